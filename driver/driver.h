@@ -35,6 +35,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	DRAW = 1 << 22,
 	KEEP = 1 << 23,
 	CACHE = 1 << 24,
+	TRACE = 1 << 25,
 } Group;
 
 typedef enum OptionName {

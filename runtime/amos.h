@@ -94,6 +94,14 @@ void amos_parse(const struct amos_command_line *, int argc, char **argv);
 struct amos_memory { // bytes
 	int64_t params, state, scratch, pads, batch, total;
 };
+struct amos_span { // workers of a launch that one thread ran
+	const struct amos_kernel *kernel;
+	int64_t thread, begin, end; // nanoseconds of the clock of amos_now()
+};
+struct amos_spans { // a list with room for some; others are not recorded
+	int64_t room, count;
+	struct amos_span *at;
+};
 struct amos { // an open model, to be read only
 	const struct amos_model *model;
 	struct amos_memory memory;
@@ -102,6 +110,8 @@ struct amos { // an open model, to be read only
 	// Set by the caller: nanoseconds[number of a launch in its entry], to which each following
 	// launch adds its time; NULL: none.
 	int64_t *nanoseconds;
+	// Set by the caller: where each following launch is recorded; NULL: nowhere.
+	struct amos_spans *spans;
 
 	// private
 	char *params, *state, *scratch, *local, *batch; // one mapping of `bytes`

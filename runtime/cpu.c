@@ -36,17 +36,35 @@ static bool all_small(const struct amos_entry *entry)
 	return true;
 }
 
+static void record(struct amos_spans *spans, const struct amos_kernel *k, int64_t threads,
+                   const struct amos_part *parts)
+{
+	for (int64_t i = 0; i < threads; i++)
+		if (parts[i].end && spans->count < spans->room)
+			spans->at[spans->count++] =
+			    (struct amos_span){k, i, parts[i].begin, parts[i].end};
+}
+
 static int launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
-	int64_t start = m->nanoseconds ? amos_nanoseconds() : 0;
-	if (m->threads == 1 || is_small(k))
+	bool alone = m->threads == 1 || is_small(k);
+	int64_t threads = alone ? 1 : m->threads;
+	int64_t start = m->nanoseconds || m->spans ? amos_nanoseconds() : 0;
+	struct amos_part parts[m->spans ? threads : 1];
+	memset(parts, 0, sizeof parts);
+	if (alone)
 		for (int64_t i = 0; i < k->workers; i++)
 			k->code(buf, i, m->local);
 	else
-		amos_pool_launch(m->pool, k->code, buf, k->workers);
+		amos_pool_launch(m->pool, k->code, buf, k->workers, m->spans ? parts : NULL);
+	int64_t end = m->nanoseconds || m->spans ? amos_nanoseconds() : 0;
 	if (m->nanoseconds)
-		m->nanoseconds[k - m->entry->kernels] += amos_nanoseconds() - start;
+		m->nanoseconds[k - m->entry->kernels] += end - start;
+	if (alone)
+		parts[0] = (struct amos_part){start, end};
+	if (m->spans)
+		record(m->spans, k, threads, parts);
 	return AMOS_DONE;
 }
 

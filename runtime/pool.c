@@ -46,7 +46,8 @@ struct amos_pool {
 	amos_worker *work; // of the current launch
 	char *const *buf;
 	int64_t n;
-	char *local; // of the caller's thread
+	struct amos_part *parts; // NULL: they are not timed
+	char *local;             // of the caller's thread
 	int64_t helpers;
 	struct helper *helper;
 	atomic_bool closing;
@@ -98,32 +99,41 @@ static void wait_change(struct event *e, unsigned old)
 
 // ---- launches -------------------------------------------------------------------------
 
-// Claims workers and runs them, until none is left.
-static void serve(struct amos_pool *p, char *local)
+// Claims workers and runs them on thread `number`, until none is left.
+static void serve(struct amos_pool *p, int64_t number, char *local)
 {
 	int64_t parts = PARTS * (p->helpers + 1), left, count;
+	struct amos_part *own = NULL;
 	left = atomic_load_explicit(&p->left, memory_order_acquire);
 	while (left) {
 		count = left < parts ? 1 : left / parts;
 		if (!atomic_compare_exchange_weak_explicit(
 		        &p->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
 			continue;
-		// The launch cannot end before these workers are done, so it does not change.
+		// The launch cannot end before this thread is done, so it does not change.
+		if (p->parts && !own) {
+			own = &p->parts[number];
+			own->begin = amos_nanoseconds();
+		}
 		for (int64_t i = p->n - left, end = i + count; i < end; i++)
 			p->work(p->buf, i, local);
 		left = atomic_load_explicit(&p->left, memory_order_acquire);
 	}
+	if (own)
+		own->end = amos_nanoseconds();
 }
 
-void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, int64_t n)
+void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, int64_t n,
+                      struct amos_part *parts)
 {
 	p->work = work;
 	p->buf = buf;
 	p->n = n;
+	p->parts = parts;
 	atomic_store_explicit(&p->left, n, memory_order_release);
 	atomic_fetch_add(&p->begun.number, 1);
 	wake(&p->begun);
-	serve(p, p->local);
+	serve(p, 0, p->local);
 	for (unsigned busy; (busy = atomic_load(&p->busy.number));)
 		wait_change(&p->busy, busy);
 }
@@ -137,7 +147,7 @@ static void *help(void *with)
 		if (atomic_load_explicit(&p->left, memory_order_acquire)) {
 			// Before it claims workers, so that the caller that finds none left waits.
 			atomic_fetch_add(&p->busy.number, 1);
-			serve(p, h->local);
+			serve(p, h - p->helper + 1, h->local);
 			atomic_fetch_sub(&p->busy.number, 1);
 			wake(&p->busy);
 		}

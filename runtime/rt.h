@@ -112,8 +112,13 @@ struct amos_pool;
 struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes);
 void amos_pool_close(struct amos_pool *); // NULL is allowed
 int64_t amos_pool_threads(const struct amos_pool *);
-// Runs work(buf, i, local memory of the thread) for i in [0, n). Allocates nothing.
-void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n);
+struct amos_part { // of a launch: when a thread ran workers, in nanoseconds
+	int64_t begin, end;
+};
+// Runs work(buf, i, local memory of the thread) for i in [0, n). Allocates nothing. Sets parts[i]
+// if thread i ran any; `parts` may be NULL.
+void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n,
+                      struct amos_part *parts);
 
 // ---- events.c, log.c: logs in the run directory ---------------------------------------
 

@@ -44,8 +44,11 @@ static void every_worker_once(int threads)
 {
 	struct amos *m;
 	CHECK(!amos_open(&squares, threads, 0, NULL, NULL, &m), "%d threads", threads);
-	int64_t nanoseconds = 0;
+	int64_t nanoseconds = 0, ran = 0;
+	struct amos_span span[LAUNCHES * 4];
+	struct amos_spans spans = {.room = LAUNCHES * 4, .at = span};
 	m->nanoseconds = &nanoseconds;
+	m->spans = &spans;
 	memset(times, 0, sizeof times);
 	for (int i = 0; i < LAUNCHES; i++)
 		CHECK(!amos_call(m, entry, NULL, NULL), "launch %d", i);
@@ -55,7 +58,13 @@ static void every_worker_once(int threads)
 		CHECK(times[i] == LAUNCHES, "worker %d ran %d times", (int)i, times[i]);
 		CHECK(out[i] == i * i, "worker %d", (int)i);
 	}
-	CHECK(nanoseconds > 0, "no time was measured");
+	for (int64_t i = 0; i < spans.count; i++) {
+		CHECK(span[i].kernel == kernel && span[i].thread < threads, "a span of another");
+		ran += span[i].end - span[i].begin;
+	}
+	CHECK(spans.count >= LAUNCHES, "%d spans", (int)spans.count);
+	CHECK(ran > 0 && ran <= nanoseconds * threads, "threads ran %g s in %g s",
+	      1e-9 * (double)ran, 1e-9 * (double)nanoseconds);
 	amos_close(m);
 }
 
@@ -172,8 +181,8 @@ static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
 	const struct amos_operand inner[] = {{IN, 0, NULL},  {IN, 1, NULL},  {IN, 2, NULL},
 	                                     {OUT, 0, NULL}, {OUT, 1, NULL}, {OUT, 2, NULL}};
 	const struct amos_kernel rows[] = {
-	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop},
-	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL},
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", ""},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", ""},
 	};
 	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
 	const struct amos_run run = {

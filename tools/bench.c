@@ -1,32 +1,89 @@
-// bench.c: implements amosc bench: profiles a training step by kernel, on synthetic data.
+// bench.c: profiles a training step by kernel, on synthetic data.
 // Output: each kernel's share of the time, and the fraction of this machine's peak that it reaches.
-// All figures are of the fastest step, except those of all updates together, which are of the step
-// with the fastest updates.
+// The time of a launch is its median over the steps. The peaks are measured before and after them,
+// and with them what else used the processors meanwhile.
 #include "tool.h"
 #include "peak.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-enum { WARM = 2, LEAST = 5, MOST = 20 }; // steps
-static const double long_enough = 2;     // seconds
+enum { WARM = 2, LEAST = 5, MOST = 1000 }; // steps
+static const double long_enough = 3;       // seconds
 
-typedef struct Line { // kernels of one name, or of one kind
-	const char *name, *kind;
+typedef struct Line { // kernels of one key
+	const char *key, *name, *kind, *shape, *role;
 	int launches;
 	double seconds, flops, bytes; // per step
 } Line;
+typedef VEC(Line) Lines;
+
+typedef struct Steps { // seconds
+	int count;
+	double median, least, most;
+} Steps;
+
+typedef struct Usage { // of the processors, in seconds
+	double time, busy, stolen, own;
+} Usage;
 
 typedef struct Bench {
 	Session *session;
-	Peak peak;
-	double step, flops, bytes; // seconds per step; operations per step; memory
-	int lines, kinds;
-	Line *line, *kind; // longest first
-	// all kernels that write parameters: in the fastest step, in the step with the fastest
-	// updates
-	Line update, best;
+	struct amos *open;
+	const struct amos_entry *entry;
+	Peak before, after, peak; // peak: the better of both
+	double foreign, stolen;   // processors that others used meanwhile
+	Steps steps;
+	double flops;                   // per step
+	Lines kernels, products, kinds; // longest first
+	Line update;                    // all kernels that write parameters
 } Bench;
+
+// ---- the machine ----------------------------------------------------------------------
+
+static Usage usage_now(void)
+{
+	Usage now = {.time = amos_now()};
+	double t[8] = {0}, tick = (double)sysconf(_SC_CLK_TCK);
+	struct rusage own;
+	FILE *file = fopen("/proc/stat", "re");
+	int read = !file ? 0
+	                 : fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2],
+	                          &t[3], &t[4], &t[5], &t[6], &t[7]);
+	if (file)
+		fclose(file);
+	getrusage(RUSAGE_SELF, &own);
+	now.own = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+	          1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+	now.stolen = t[7] / tick;
+	// all but idle, waiting and stolen; where the system does not say, this process alone
+	now.busy = read == 8 ? (t[0] + t[1] + t[2] + t[5] + t[6]) / tick : now.own;
+	return now;
+}
+
+static double processors_used(double used, const Usage *from, const Usage *to)
+{
+	return fmax(0, used / fmax(to->time - from->time, 1e-9));
+}
+
+// Returns what disturbed the measurement, or NULL.
+static const char *disturbance(const Bench *b)
+{
+	Arena *arena = b->session->arena;
+	double flops = b->after.flops / b->before.flops, bytes = b->after.bytes / b->before.bytes;
+	if (b->foreign > 0.1)
+		return format(arena, "other processes used %.1f processors", b->foreign);
+	if (b->stolen > 0.1)
+		return format(arena, "the host took %.1f processors", b->stolen);
+	if (fabs(log(flops)) > 0.1)
+		return format(arena, "the peak of multiply-adds changed by %+.0f%%",
+		              100 * (flops - 1));
+	if (fabs(log(bytes)) > 0.2)
+		return format(arena, "the bandwidth changed by %+.0f%%", 100 * (bytes - 1));
+	return NULL;
+}
 
 // ---- steps ----------------------------------------------------------------------------
 
@@ -51,43 +108,86 @@ static void call(struct amos *open, const struct amos_entry *entry)
 		need_done(status);
 }
 
-static bool is_update(const struct amos_kernel *k)
+static int by_number(const void *a, const void *b)
 {
-	return !strncmp(k->name, "update ", 7);
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
 }
 
-static int64_t update_time(const struct amos_entry *entry, const int64_t *nanoseconds)
+static double median(double *at, int n)
 {
-	int64_t sum = 0;
-	for (int64_t i = 0; i < entry->nkernels; i++)
-		sum += is_update(&entry->kernels[i]) ? nanoseconds[i] : 0;
-	return sum;
+	qsort(at, (size_t)n, sizeof *at, by_number);
+	return (at[(n - 1) / 2] + at[n / 2]) / 2;
 }
 
-// Sets the nanoseconds per launch in the fastest step, and in the step with the fastest updates.
-// Returns the seconds of the former.
-static double fastest_step(Session *session, struct amos *open, const struct amos_entry *entry,
-                           int64_t *nanoseconds, int64_t *updates)
+// Returns the median nanoseconds of each launch of the entry.
+static double *time_steps(Bench *b)
 {
-	size_t size = (size_t)entry->nkernels * sizeof *nanoseconds;
-	int64_t *own = take(session->arena, size + 1);
+	Arena *arena = b->session->arena;
+	int64_t n = b->entry->nkernels;
+	int64_t *own = NEWS(arena, int64_t, n + 1);
+	VEC(double) took = {0}, launches = {0};
 	for (int i = 0; i < WARM; i++)
-		call(open, entry);
-	open->nanoseconds = own;
-	double best = INFINITY, start = amos_now();
-	for (int i = 0; i < LEAST || (i < MOST && amos_now() - start < long_enough); i++) {
-		memset(own, 0, size);
+		call(b->open, b->entry);
+	b->open->nanoseconds = own;
+	double start = amos_now();
+	while (took.count < LEAST || (took.count < MOST && amos_now() - start < long_enough)) {
+		memset(own, 0, (size_t)n * sizeof *own);
 		double begin = amos_now();
-		call(open, entry);
-		double took = amos_now() - begin;
-		if (took < best)
-			memcpy(nanoseconds, own, size);
-		if (!i || update_time(entry, own) < update_time(entry, updates))
-			memcpy(updates, own, size);
-		best = fmin(best, took);
+		call(b->open, b->entry);
+		PUSH(arena, took, amos_now() - begin);
+		for (int64_t k = 0; k < n; k++)
+			PUSH(arena, launches, (double)own[k]);
 	}
-	open->nanoseconds = NULL;
-	return best;
+	b->open->nanoseconds = NULL;
+	double *result = NEWS(arena, double, n + 1), *column = NEWS(arena, double, took.count);
+	for (int64_t k = 0; k < n; k++) {
+		for (int i = 0; i < took.count; i++)
+			column[i] = launches.at[i * n + k];
+		result[k] = median(column, took.count);
+	}
+	double middle = median(took.at, took.count); // sorts them
+	b->steps = (Steps){took.count, middle, took.at[0], took.at[took.count - 1]};
+	return result;
+}
+
+// ---- the trace ------------------------------------------------------------------------
+
+// Writes one step for chrome://tracing and Perfetto.
+static void write_trace(Bench *b, const char *path)
+{
+	Arena *arena = b->session->arena;
+	struct amos_spans spans = {0};
+	int64_t launches = 0;
+	for (int64_t k = 0; k < b->entry->nkernels; k++)
+		launches += b->entry->kernels[k].times;
+	spans.room = launches * b->open->threads;
+	spans.at = NEWS(arena, struct amos_span, spans.room + 1);
+	b->open->spans = &spans;
+	int64_t start = (int64_t)(1e9 * amos_now());
+	call(b->open, b->entry);
+	b->open->spans = NULL;
+	json_t *events = json_array();
+	for (int64_t i = 0; i < spans.count; i++) {
+		const struct amos_span *s = &spans.at[i];
+		const struct amos_kernel *k = s->kernel;
+		json_array_append_new(events,
+		                      json_pack("{so ss ss si sI sf sf s{ss ss}}", "name",
+		                                json_text(k->name), "cat", k->kind, "ph", "X",
+		                                "pid", 1, "tid", (json_int_t)s->thread, "ts",
+		                                1e-3 * (double)(s->begin - start), "dur",
+		                                1e-3 * (double)(s->end - s->begin), "args", "shape",
+		                                k->shape, "role", k->role));
+	}
+	json_t *trace = json_pack("{so ss}", "traceEvents", events, "displayTimeUnit", "ms");
+	char *text = json_dumps(trace, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	json_decref(trace);
+	at_end(arena, free, text);
+	struct amos_temp_file file;
+	int status = amos_file_open(&file, path);
+	need_done(status);
+	fputs(text, file.to);
+	need_done(amos_file_keep(&file));
 }
 
 // ---- lines ----------------------------------------------------------------------------
@@ -98,47 +198,64 @@ static int by_time(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-static void add_launch(Line *l, const struct amos_kernel *k, int64_t nanoseconds)
+// Adds a launch to the line of that key.
+static void add_launch(Arena *arena, Lines *lines, const Line *launch)
 {
-	l->launches += k->times;
-	l->seconds += 1e-9 * (double)nanoseconds;
-	l->flops += (double)k->flops * (double)k->times;
-	l->bytes += (double)k->bytes * (double)k->times;
+	int known = amos_index(launch->key, lines->at, lines->count, sizeof *lines->at);
+	if (known < 0) {
+		PUSH(arena, *lines, *launch);
+		return;
+	}
+	Line *l = &lines->at[known];
+	l->launches += launch->launches;
+	l->seconds += launch->seconds;
+	l->flops += launch->flops;
+	l->bytes += launch->bytes;
 }
 
-static Line *line_named(Line *line, int *count, const char *name, const char *kind)
+static Line key_line(Arena *arena, const Line *l, const char *shape, const char *name)
 {
-	int known = amos_index(name, line, *count, sizeof *line);
-	if (known >= 0)
-		return &line[known];
-	line[*count] = (Line){.name = name, .kind = kind};
-	return &line[(*count)++];
+	Line line = *l;
+	line.shape = shape;
+	line.name = name;
+	line.key = format(arena, "%s\t%s\t%s\t%s", l->kind, l->role, shape, name);
+	return line;
 }
 
-// Adds up the launches by name and by kind; updates are a kind of their own.
-static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t *nanoseconds,
-                         const int64_t *updates)
+// Adds up the launches by kernel, products by shape and role, and all by kind and role.
+static void gather_lines(Bench *b, const double *nanoseconds)
 {
-	b->line = NEWS(b->session->arena, Line, entry->nkernels + 1);
-	b->kind = NEWS(b->session->arena, Line, entry->nkernels + 1);
-	b->update.name = b->update.kind = "update";
-	b->best = b->update;
-	for (int64_t i = 0; i < entry->nkernels; i++) {
-		const struct amos_kernel *k = &entry->kernels[i];
+	Arena *arena = b->session->arena;
+	Lines updates = {0};
+	for (int64_t i = 0; i < b->entry->nkernels; i++) {
+		const struct amos_kernel *k = &b->entry->kernels[i];
 		if (k->loop)
 			continue;
-		Line *kind =
-		    is_update(k) ? &b->update : line_named(b->kind, &b->kinds, k->kind, k->kind);
-		add_launch(line_named(b->line, &b->lines, k->name, k->kind), k, nanoseconds[i]);
-		add_launch(kind, k, nanoseconds[i]);
-		if (is_update(k))
-			add_launch(&b->best, k, updates[i]);
-		b->flops += (double)k->flops * (double)k->times;
+		Line line = {.name = k->name,
+		             .kind = k->kind,
+		             .shape = k->shape,
+		             .role = k->role,
+		             .launches = (int)k->times,
+		             .seconds = 1e-9 * nanoseconds[i],
+		             .flops = (double)k->flops * (double)k->times,
+		             .bytes = (double)k->bytes * (double)k->times};
+		Line own = key_line(arena, &line, k->shape, k->name),
+		     shape = key_line(arena, &line, k->shape, ""),
+		     kind = key_line(arena, &line, "", "");
+		add_launch(arena, &b->kernels, &own);
+		add_launch(arena, &b->kinds, &kind);
+		if (!strcmp(k->kind, "dot"))
+			add_launch(arena, &b->products, &shape);
+		line.key = line.kind = "update";
+		if (!strcmp(k->role, "update"))
+			add_launch(arena, &updates, &line);
+		b->flops += line.flops;
 	}
-	if (b->update.launches)
-		b->kind[b->kinds++] = b->update;
-	qsort(b->line, (size_t)b->lines, sizeof *b->line, by_time);
-	qsort(b->kind, (size_t)b->kinds, sizeof *b->kind, by_time);
+	Lines *all[] = {&b->kernels, &b->products, &b->kinds};
+	for (int i = 0; i < COUNT(all); i++)
+		if (all[i]->count)
+			qsort(all[i]->at, (size_t)all[i]->count, sizeof(Line), by_time);
+	b->update = updates.count ? updates.at[0] : (Line){0};
 }
 
 // Returns the larger of two fractions of what this machine can do in that time: of its operations,
@@ -151,69 +268,108 @@ static double fraction(const Bench *b, const Line *l)
 
 // ---- reports --------------------------------------------------------------------------
 
-static void print_lines(const Bench *b, const Line *line, int count, const char *title)
+static void print_lines(const Bench *b, const Lines *lines, const char *title)
 {
-	printf("%9s %6s %5s %9s %8s %5s %-5s %s\n", "ms", "share", "times", "GFLOP/s", "GB/s",
-	       "peak", "kind", title);
-	for (int i = 0; i < count; i++) {
-		double s = fmax(line[i].seconds, 1e-9);
-		printf("%9.3f %5.1f%% %5d %9.1f %8.1f %4.0f%% %-5s %s\n", 1e3 * s,
-		       100 * s / b->step, line[i].launches, 1e-9 * line[i].flops / s,
-		       1e-9 * line[i].bytes / s, 100 * fraction(b, &line[i]), line[i].kind,
-		       line[i].name);
+	if (!lines->count)
+		return;
+	printf("%9s %6s %5s %9s %8s %5s %-7s %-7s %s\n", "ms", "share", "times", "GFLOP/s", "GB/s",
+	       "peak", "kind", "role", title);
+	for (int i = 0; i < lines->count; i++) {
+		const Line *l = &lines->at[i];
+		double s = fmax(l->seconds, 1e-9);
+		printf("%9.3f %5.1f%% %5d %9.1f %8.1f %4.0f%% %-7s %-*s%s%s%s%s\n", 1e3 * s,
+		       100 * s / b->steps.median, l->launches, 1e-9 * l->flops / s,
+		       1e-9 * l->bytes / s, 100 * fraction(b, l), l->kind, *l->shape ? 7 : 0,
+		       l->role, *l->shape ? " " : "", l->shape, *l->name ? " " : "", l->name);
 	}
 }
 
-static json_t *line_json(const Bench *b, const Line *l, const char *name)
+static json_t *line_json(const Bench *b, const Line *l)
 {
-	return json_pack("{ss ss si sf sf sf sf}", name, l->name, "kind", l->kind, "launches",
-	                 l->launches, "seconds", l->seconds, "flops", l->flops, "bytes", l->bytes,
-	                 "fraction", fraction(b, l));
+	return json_pack("{so ss ss ss si sf sf sf sf}", "name", json_text(l->name), "kind",
+	                 l->kind, "shape", l->shape, "role", l->role, "launches", l->launches,
+	                 "seconds", l->seconds, "flops", l->flops, "bytes", l->bytes, "fraction",
+	                 fraction(b, l));
 }
 
-static json_t *lines_json(const Bench *b, const Line *line, int count, const char *name)
+static json_t *lines_json(const Bench *b, const Lines *lines)
 {
 	json_t *list = json_array();
-	for (int i = 0; i < count; i++)
-		json_array_append_new(list, line_json(b, &line[i], name));
+	for (int i = 0; i < lines->count; i++)
+		json_array_append_new(list, line_json(b, &lines->at[i]));
 	return list;
+}
+
+static json_t *peak_json(const Peak *p)
+{
+	return json_pack("{sf sf}", "flops", p->flops, "bytes", p->bytes);
+}
+
+static json_t *bench_json(const Bench *b)
+{
+	const Steps *s = &b->steps;
+	json_t *machine = json_pack("{so so so sf sf ss?}", "peak", peak_json(&b->peak), "before",
+	                            peak_json(&b->before), "after", peak_json(&b->after), "foreign",
+	                            b->foreign, "stolen", b->stolen, "disturbed", disturbance(b));
+	return json_pack("{so sf sf sf si sf sf sI so so so so so}", "model",
+	                 json_text(b->session->path), "step", s->median, "least", s->least, "most",
+	                 s->most, "steps", s->count, "flops", b->flops, "fraction",
+	                 b->flops / s->median / b->peak.flops, "bytes",
+	                 (json_int_t)b->open->memory.total, "machine", machine, "updates",
+	                 b->update.key ? line_json(b, &b->update) : json_null(), "kinds",
+	                 lines_json(b, &b->kinds), "products", lines_json(b, &b->products),
+	                 "kernels", lines_json(b, &b->kernels));
+}
+
+static void print_bench(const Bench *b)
+{
+	const Steps *s = &b->steps;
+	const Line *u = &b->update;
+	print_lines(b, &b->kernels, "kernel");
+	print_lines(b, &b->products, "products of a shape");
+	print_lines(b, &b->kinds, "all of a kind");
+	printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place "
+	       "(afterwards %.1f, %.1f)\n",
+	       1e-9 * b->before.flops, 1e-9 * b->before.bytes, 1e-9 * b->after.flops,
+	       1e-9 * b->after.bytes);
+	if (u->key)
+		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * u->seconds,
+		       100 * u->bytes / u->seconds / b->peak.bytes);
+	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak; %d steps of %.3f to %.3f ms\n",
+	       1e3 * s->median, 1e-9 * b->flops / s->median,
+	       100 * b->flops / s->median / b->peak.flops, s->count, 1e3 * s->least, 1e3 * s->most);
+	printf("memory %s\n", bytes_text(b->session->arena, (double)b->open->memory.total));
+	if (disturbance(b))
+		printf("disturbed: %s; measure again\n", disturbance(b));
 }
 
 void verb_bench(Session *session)
 {
-	Bench b = {.session = session};
+	const char *trace = choice(session, OPT_trace, NULL);
+	if (trace)
+		need_done(amos_output_check(trace));
 	Program *program = program_new(session, NULL);
 	program->runs = true;
-	struct amos *open = open_program(program);
+	Bench b = {.session = session, .open = open_program(program)};
 	const Graph *g = program_graph(program);
+	int64_t threads = choice_count(session, OPT_threads, 0);
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_input)
-			fill_input(&g->slots.at[i], amos_slot_bytes(open, i));
-	need_done(measure_peak(choice_count(session, OPT_threads, 0), &b.peak));
-	const struct amos_entry *entry = amos_find_entry(open->model, "train");
-	int64_t *nanoseconds = NEWS(session->arena, int64_t, entry->nkernels + 1);
-	int64_t *updates = NEWS(session->arena, int64_t, entry->nkernels + 1);
-	b.step = fastest_step(session, open, entry, nanoseconds, updates);
-	gather_lines(&b, entry, nanoseconds, updates);
-	b.bytes = (double)open->memory.total;
-	if (chosen(session, OPT_json)) {
-		json_t *peak = json_pack("{sf sf}", "flops", b.peak.flops, "bytes", b.peak.bytes);
-		print_json(json_pack(
-		    "{so sf sf sf sI so so so so}", "model", json_text(session->path), "step",
-		    b.step, "flops", b.flops, "fraction", b.flops / b.step / b.peak.flops, "bytes",
-		    (json_int_t)b.bytes, "peak", peak, "updates", line_json(&b, &b.best, "name"),
-		    "kinds", lines_json(&b, b.kind, b.kinds, "name"), "kernels",
-		    lines_json(&b, b.line, b.lines, "kernel")));
-		return;
-	}
-	print_lines(&b, b.line, b.lines, "kernel");
-	print_lines(&b, b.kind, b.kinds, "all of a kind");
-	printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place\n",
-	       1e-9 * b.peak.flops, 1e-9 * b.peak.bytes);
-	if (b.best.launches)
-		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * b.best.seconds,
-		       100 * b.best.bytes / b.best.seconds / b.peak.bytes);
-	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak\n", 1e3 * b.step,
-	       1e-9 * b.flops / b.step, 100 * b.flops / b.step / b.peak.flops);
-	printf("memory %s\n", bytes_text(session->arena, b.bytes));
+			fill_input(&g->slots.at[i], amos_slot_bytes(b.open, i));
+	b.entry = amos_find_entry(b.open->model, "train");
+	Usage start = usage_now();
+	need_done(measure_peak(threads, &b.before));
+	const double *nanoseconds = time_steps(&b);
+	need_done(measure_peak(threads, &b.after));
+	Usage end = usage_now();
+	b.peak = (Peak){fmax(b.before.flops, b.after.flops), fmax(b.before.bytes, b.after.bytes)};
+	b.stolen = processors_used(end.stolen - start.stolen, &start, &end);
+	b.foreign = processors_used(end.busy - start.busy - (end.own - start.own), &start, &end);
+	gather_lines(&b, nanoseconds);
+	if (trace)
+		write_trace(&b, trace);
+	if (chosen(session, OPT_json))
+		print_json(bench_json(&b));
+	else
+		print_bench(&b);
 }

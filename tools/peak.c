@@ -3,8 +3,13 @@
 // threads as any other. Each figure is the best of a few rounds.
 #include "peak.h"
 #include "amos.h"
+#include <unistd.h>
 
-enum { ITERATIONS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, PIECES = 128, ROUNDS = 10 };
+enum { ITERATIONS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, ROUNDS = 6 };
+// The array in memory is so many times the last cache that is found, and at least LEAST pieces,
+// since a virtual machine may see less of the cache than there is; but at most a quarter of the
+// free memory.
+enum { CACHES = 8, LEAST = 512, PART = 4 };
 
 // ---- kernels --------------------------------------------------------------------------
 
@@ -79,13 +84,21 @@ static double best_time(struct amos *open, int entry)
 	return best;
 }
 
+static int64_t pieces(void)
+{
+	int64_t cached = CACHES * sysconf(_SC_LEVEL3_CACHE_SIZE) / PIECE,
+	        free = sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / PART / PIECE;
+	int64_t wanted = cached > LEAST ? cached : LEAST, most = free > 1 ? free : 1;
+	return wanted < most ? wanted : most;
+}
+
 int measure_peak(int64_t threads, Peak *peak)
 {
-	const int64_t bytes = 2LL * PIECES * PIECE;
+	const int64_t count = pieces(), bytes = 2 * count * PIECE;
 	const struct amos_operand scratch = {.block = AMOS_BLOCK_SCRATCH};
 	const struct amos_kernel kernels[] = {
 	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = multiply},
-	    {"pass", "map", PIECES, 0, bytes, 1, pass, &scratch, 1, NULL},
+	    {"pass", "map", count, 0, bytes, 1, pass, &scratch, 1, NULL, "", ""},
 	};
 	const struct amos_entry entries[] = {
 	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},

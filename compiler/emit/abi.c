@@ -171,26 +171,6 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
 }
 
-// Returns the name of the parameter that the kernel updates, or of the node of its root or of its
-// last output that has a node.
-static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
-{
-	const Graph *graph = plan->graph;
-	for (int o = k->nout - 1; o >= 0 && !k->root; o--)
-		for (int i = 0; i < graph->slots.count; i++)
-			if (graph->slots.at[i].kind == S_param && k->to[o].block == B_param &&
-			    plan->slot[i].offset == k->to[o].offset)
-				return format(g->arena, "update %s", graph->slots.at[i].name);
-	Ref r = k->root ? k->root : k->out[k->nout - 1];
-	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
-		r = k->out[o];
-	const Val *v = val(graph, r);
-	if (v->from && v->from < graph->nodes->list.count)
-		return format(g->arena, "%s %s", prims[v->op].name,
-		              graph->nodes->list.at[v->from].name);
-	return prims[v->op].name;
-}
-
 typedef struct Rows { // of an entry
 	Gen *g;
 	Table *literal; // constant -> its bytes in the object
@@ -275,8 +255,8 @@ static Value code_of_launch(Gen *g, const Launch *l)
 }
 
 // A launch has an equal share of its kernel's flops, and of the bytes that the kernel reads and
-// writes.
-static void add_rows(Rows *rows, const Entry *entry, int64_t times)
+// writes. `loop_role`: that of the loop which the entry is the body of, or NULL.
+static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *loop_role)
 {
 	static const char *const kinds[] = {
 	    [L_map] = "map",         [L_row] = "row",   [L_col] = "col",  [L_dot] = "dot",
@@ -284,6 +264,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times)
 	Gen *g = rows->g;
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
+	Roles roles = roles_of(g->arena, plan->graph);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Kern *kern = l->kern;
@@ -291,13 +272,14 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times)
 		Values operands = {0};
 		Value loop = nothing(g), code = nothing(g);
 		int row = rows->list.count;
+		const char *role = loop_role ? loop_role : kern_role(&roles, plan, kern);
 		int64_t flops = 0, bytes = 0;
 		PUSH(g->arena, rows->list, NULL);
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
 			if (trips > INT32_MAX) // unbounded: count one iteration
 				trips = 1;
-			add_rows(rows, l->body, MIN(times * trips, INT32_MAX));
+			add_rows(rows, l->body, MIN(times * trips, INT32_MAX), role);
 			loop = loop_table(rows, plan, kern, rows->list.count - row - 1, &operands);
 		} else {
 			bool *stop = NEWS(g->arena, bool, plan->graph->nval);
@@ -315,7 +297,9 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times)
 				add_operand(rows, &operands, plan, l->signature->place.at[i]);
 		}
 		Value f[amos_kernel_FIELDS] = {
-		    [amos_kernel_name] = text(g, kern_name(g, plan, kern)),
+		    [amos_kernel_name] = text(g, kern_name(g->arena, plan, kern)),
+		    [amos_kernel_shape] = text(g, kern_shape(g->arena, plan, kern)),
+		    [amos_kernel_role] = text(g, role),
 		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_flops] = number(g, flops / MAX(1, l->launches)),
@@ -341,7 +325,7 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 		const Plan *plan = entry[i].plan;
 		const Graph *graph = plan->graph;
 		Rows rows = {g, literal, {0}};
-		add_rows(&rows, &entry[i], 1);
+		add_rows(&rows, &entry[i], 1, NULL);
 		char *reads = take(g->arena, (size_t)graph->slots.count + 1);
 		for (int k = 0; k < graph->slots.count; k++) // '1' per input that the graph reads
 			if (plan->slot[k].block == B_input)
