@@ -4,8 +4,11 @@
 
 int amos_index(const char *name, const void *items, int64_t count, size_t size)
 {
-	for (int i = 0; i < count; i++)
-		if (!strcmp(*(const char *const *)((const char *)items + (size_t)i * size), name))
+	const char *at = items;
+	for (int i = 0; i < count; i++, at += size) {
+		const char *other = *(const char *const *)at;
+		if (*other == *name && !strcmp(other, name)) // most differ in the first character
 			return i;
+	}
 	return -1;
 }
