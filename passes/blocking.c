@@ -174,6 +174,26 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 		ahead->count = 0;
 }
 
+// ---- sums -----------------------------------------------------------------------------
+
+static int weight_of(Scheduler *t, Ref r, int deep)
+{
+	const Val *v = val(t->graph, r);
+	int weight = prims[v->op].weight;
+	if (!t->inside.holds(t->inside.context, r) || deep > 12)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		weight += weight_of(t, v->in[k], deep + 1);
+	return weight;
+}
+
+// Side by side, sums do not wait for each other; each takes registers, and so do their operands.
+static int chains_of(const Scheduler *t, int sums, int weight)
+{
+	enum { CROWD = 3, HEAVY = 24 };
+	return t->machine->threads > 1 ? 1 : sums > CROWD || weight > HEAVY ? 2 : 4;
+}
+
 // ---- partial results ------------------------------------------------------------------
 
 // A worker that owned a few columns would touch a little of every row and reach half the memory
@@ -191,7 +211,7 @@ static bool find_small(Scheduler *t, ValSteps *small, Ref r)
 		return true;
 	t->seen[r] = true;
 	if (prims[v->op].cls != C_map)
-		return prims[v->op].cls == C_leaf;
+		return prims[v->op].cls == C_leaf || t->level[r] == 1;
 	for (int k = 0; k < v->nin; k++) {
 		Ref u = v->in[k];
 		const Shape *own = &val(t->graph, u)->shape;
@@ -248,9 +268,19 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	s->rows = MIN(ROWS, ceil_div(rows, BLOCKS));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
-	for (int o = 0; o < t->kern->nout; o++)
-		if (same_shape(&val(t->graph, t->kern->out[o])->shape, &t->kern->space))
+	int weight = 0;
+	bool stores = false;
+	for (int i = 0; i < s->reduce.count; i++)
+		weight += weight_of(t, val(t->graph, s->reduce.at[i].val)->in[0], 0);
+	for (int o = 0; o < t->kern->nout; o++) {
+		Ref r = t->kern->out[o];
+		if (!same_shape(&val(t->graph, r)->shape, &t->kern->space))
+			continue;
+		stores = true;
+		if (!s->before || t->level[r] > 1) // r depends on what is reduced
 			s->after = blocks;
+	}
+	s->together = stores ? 1 : chains_of(t, s->reduce.count, weight);
 	s->work = lines * partial_line(columns) * PARTIAL;
 	return true;
 }
@@ -292,25 +322,7 @@ static void block_rows(Scheduler *t)
 	choose_ahead(t, &groups, row);
 }
 
-// ---- sums -----------------------------------------------------------------------------
-
-static int weight_of(Scheduler *t, Ref r, int deep)
-{
-	const Val *v = val(t->graph, r);
-	int weight = prims[v->op].weight;
-	if (!t->inside.holds(t->inside.context, r) || deep > 12)
-		return 0;
-	for (int k = 0; k < v->nin; k++)
-		weight += weight_of(t, v->in[k], deep + 1);
-	return weight;
-}
-
-// Side by side, sums do not wait for each other; each takes registers, and so do their operands.
-static int chains_of(const Scheduler *t, int sums, int weight)
-{
-	enum { CROWD = 3, HEAVY = 24 };
-	return t->machine->threads > 1 ? 1 : sums > CROWD || weight > HEAVY ? 2 : 4;
-}
+// ---- the pass -------------------------------------------------------------------------
 
 static void choose_sums(Scheduler *t)
 {
@@ -348,8 +360,6 @@ static void choose_sums(Scheduler *t)
 		step->chains = chains_of(t, sums[step->depth], weight[step->depth]);
 	}
 }
-
-// ---- the pass -------------------------------------------------------------------------
 
 static bool holds(const void *scheduler, Ref r)
 {

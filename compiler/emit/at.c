@@ -125,21 +125,27 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 		return *idx;
 	Level *was = level_go(g, index_level(g, 1, idx));
 	Lanes x = index_value(g, idx);
-	Value v = index_i64(g, idx);
+	int64_t align = index_align(g->vars, idx);
+	// Vectors that no border divides lie inside together.
+	bool together = x.step == 1 && !x.vector && align % g->width == 0 && extent % g->width == 0;
+	Value v = together ? x.base : index_i64(g, idx);
 	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, int_like(v, extent), "");
 	Index safe;
-	if (is_vector(v) && !x.vector && x.step == 1) {
+	if (together) {
+		Value base = LLVMBuildSelect(g->b, ok, v, number(g, 0), "");
+		safe = lane_index(g, base, extent, g->width, x.mask);
+	} else if (is_vector(v) && !x.vector && x.step == 1) {
 		int width = g->width;
 		Value last = LLVMBuildAdd(g->b, x.base, number(g, width - 1), "");
 		Value any =
 		    LLVMBuildICmp(g->b, LLVMIntULT, last, number(g, extent + width - 1), "");
 		Value base = LLVMBuildSelect(g->b, any, x.base, number(g, 0), "");
 		Value mask = x.mask ? LLVMBuildAnd(g->b, x.mask, ok, "") : ok;
-		safe = lane_index(g, base, extent, index_align(g->vars, idx), mask);
+		safe = lane_index(g, base, extent, align, mask);
 	} else {
 		Value clamped = LLVMBuildSelect(g->b, ok, v, int_like(v, 0), "");
 		safe = is_vector(v) ? vector_index(g, clamped, extent, x.mask)
-		                    : uniform_index(g, clamped, extent, index_align(g->vars, idx));
+		                    : uniform_index(g, clamped, extent, align);
 	}
 	level_go(g, was);
 	*inside = *inside ? both(g, *inside, ok) : ok;

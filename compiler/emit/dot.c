@@ -64,7 +64,7 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
 		store_outs(g, idx);
-		partials_step(g, &d->parts, &unit[u], idx);
+		partials_step(g, &d->parts, &unit[u], 1, idx);
 	}
 }
 

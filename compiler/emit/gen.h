@@ -211,7 +211,8 @@ typedef struct Partials {
 // of the space; computes the full reduction from all parts, then stores the values of `keep` and
 // the outputs of this shape. The first and the last are bodies of loops over lanes.
 void partials_start(Gen *, int n, const Index *unit, void *partials);
-void partials_step(Gen *, const Partials *, const Index *unit, const Index *idx);
+// idx: of `rows` elements, one after the other
+void partials_step(Gen *, const Partials *, const Index *unit, int rows, const Index *idx);
 void partials_finish(Gen *, int n, const Index *unit, void *partials);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 

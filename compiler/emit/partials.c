@@ -36,18 +36,20 @@ void partials_start(Gen *g, int n, const Index *unit, void *partials)
 	}
 }
 
-void partials_step(Gen *g, const Partials *p, const Index *unit, const Index *idx)
+void partials_step(Gen *g, const Partials *p, const Index *unit, int rows, const Index *idx)
 {
 	Lanes lanes = index_value(g, unit);
 	for (int k = 0; k < p->reduce->count; k++) {
 		const Val *v = val(g->graph, p->reduce->at[k].val), *in = val(g->graph, v->in[0]);
 		Elem e = sum_type(g, p->reduce->at[k].val);
-		Index own[RANK];
-		space_index(g, &in->shape, idx, own);
-		Value to = part_address(g, p, k, p->block), x = splat(g, at(g, v->in[0], own));
-		Value sum = load_lanes(g, e, to, &lanes);
-		x = cast_value(g, x, in->type, e);
-		store_lanes(g, e, to, &lanes, reduce_step(g, v->op, e, sum, x));
+		Value to = part_address(g, p, k, p->block), sum = load_lanes(g, e, to, &lanes);
+		for (int r = 0; r < rows; r++) {
+			Index own[RANK];
+			space_index(g, &in->shape, idx + r * RANK, own);
+			Value x = cast_value(g, splat(g, at(g, v->in[0], own)), in->type, e);
+			sum = reduce_step(g, v->op, e, sum, x);
+		}
+		store_lanes(g, e, to, &lanes, sum);
 	}
 }
 

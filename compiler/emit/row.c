@@ -223,8 +223,12 @@ static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit[u], s->idx);
-		partials_step(g, &s->parts, &unit[u], s->idx);
+		for (int r = 0; r < s->units; r++)
+			group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit[u],
+			            s->idx + r * RANK);
+		partials_step(g, &s->parts, &unit[u], s->units, s->idx);
+		for (int r = 0; r < s->units && !g->kern->sched->after; r++)
+			store_outs(g, s->idx + r * RANK);
 	}
 }
 
@@ -235,8 +239,27 @@ static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *contex
 	                  body, context);
 }
 
-// The first launch reduces each block to a row. The second reduces these rows and computes values
-// of the shape of a row. The third passes over blocks of rows for the outputs of the full shape;
+// Passes over rows [from, to), `together` at once.
+static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to,
+                          int64_t together)
+{
+	int64_t rows = 1;
+	for (int k = 0; k < s->groups.n; k++)
+		rows *= groups >> k & 1 ? s->groups.size[k] : 1;
+	Loop loop = loop_begin(g, from, to, together);
+	Index row = uniform_index(g, loop.i, rows - together + 1, 1);
+	s->units = (int)together;
+	for (int r = 0; r < together; r++) {
+		Index at = shift_index(row, r);
+		row_index(g->vars, &s->groups, groups, &g->kern->space, &at, s->idx + r * RANK);
+	}
+	all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
+	loop_end(g, &loop);
+}
+
+// The first launch reduces each block to a row, and stores the outputs of the full shape if none
+// depends on a reduction. The second reduces these rows and computes values of the shape of a row.
+// Otherwise the third passes over blocks of rows for the outputs of the full shape;
 // values of the second that it needs are in the kernel's work, so outputs may overwrite the others.
 // A worker has a block of complete rows: parts of them would be slower by a quarter.
 static void emit_blocked_rows(Gen *g, RowKernel *s)
@@ -267,12 +290,18 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 		set_strides(kern, &bound[i], ~kern->reduce);
 		bind(g, &bound[i]);
 	}
-	Index row;
-	Loop loop = worker_rows(g, rows, &row);
-	row_index(g->vars, &s->groups, which ^ ((1u << s->groups.n) - 1), &kern->space, &row,
-	          s->idx);
-	all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
-	loop_end(g, &loop);
+	which ^= (1u << s->groups.n) - 1; // the groups of rows
+	Value first = times(g, g->worker, kern->sched->rows);
+	Value end = end_after(g, first, kern->sched->rows, number(g, rows));
+	int64_t together = g->stage == BEFORE ? kern->sched->together : 1;
+	if (together > 1) {
+		Value left = LLVMBuildSub(g->b, end, first, "");
+		left = LLVMBuildURem(g->b, left, number(g, together), "");
+		Value last = LLVMBuildSub(g->b, end, left, "");
+		block_of_rows(g, s, which, first, last, together);
+		first = last;
+	}
+	block_of_rows(g, s, which, first, end, 1);
 	while (g->bound != outer)
 		unbind(g, g->bound);
 }
