@@ -224,6 +224,25 @@ static Value at_gather(Gen *g, const Val *v, const Index *idx)
 	return at(g, v->in[0], in);
 }
 
+// Compares with a position along an axis, in 32 bits. Returns NULL for another comparison.
+static Value at_position(Gen *g, const Val *v, const Index *idx)
+{
+	for (int k = 0; v->op == O_eq && k < 2; k++) {
+		const Val *u = val(g->graph, v->in[k]), *other = val(g->graph, v->in[1 - k]);
+		int axis = u->op == O_iota ? (int)u->attr->i[0] : -1;
+		if (axis < 0 || other->op == O_iota || u->shape.dim[axis] > INT32_MAX)
+			continue;
+		Value x = at(g, v->in[1 - k], idx);
+		Value inside =
+		    LLVMBuildICmp(g->b, LLVMIntULT, x, int_like(x, u->shape.dim[axis]), "");
+		x = cast_value(g, choose(g, inside, x, number(g, -1)), E_i64, E_i32);
+		Value pair[] = {x, index_number(g, &idx[axis], E_i32)};
+		level_out(g, 2, pair);
+		return LLVMBuildICmp(g->b, LLVMIntEQ, pair[0], pair[1], "");
+	}
+	return NULL;
+}
+
 // ---- all of them ----------------------------------------------------------------------
 
 static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
@@ -236,7 +255,7 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 	if (!g->inside[r])
 		return read_memory(g, v, r, idx);
 	double uniform;
-	Value x[3];
+	Value x[3], equal;
 	Elem type[3];
 	switch (prims[v->op].cls) {
 	case C_leaf:
@@ -248,6 +267,9 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 		           ? constant_value(g, v->type, uniform, const_int_at(v, 0))
 		           : read_memory(g, v, r, idx);
 	case C_map:
+		equal = at_position(g, v, idx);
+		if (equal)
+			return equal;
 		for (int k = 0; k < v->nin; k++) {
 			x[k] = at(g, v->in[k],
 			          idx); // scalars, or axes of size 1, which at() indexes by 0

@@ -67,8 +67,13 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 	}
 	if (is_float(to)) {
 		LLVMTypeRef type = like(to == E_f64 ? g->f64 : g->f32, x);
-		x = is_signed(from) ? LLVMBuildSIToFP(g->b, x, type, "")
-		                    : LLVMBuildUIToFP(g->b, x, type, "");
+		Value zero = LLVMConstNull(type);
+		if (from == E_b8) // a conversion would widen the lanes to integers first
+			x = LLVMBuildSelect(g->b, x, real_like(zero, 1), zero, "");
+		else if (is_signed(from))
+			x = LLVMBuildSIToFP(g->b, x, type, "");
+		else
+			x = LLVMBuildUIToFP(g->b, x, type, "");
 		return to == E_f32 || to == E_f64 ? x : narrow_float(g, x, to);
 	}
 	if (to == E_b8)

@@ -90,8 +90,9 @@ typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value mask;    // lanes that exist, NULL: all
 	int64_t most;  // the largest position, 0: not known
 } Lanes;
-Lanes index_value(Gen *, const Index *); // written where its variables live
-Value index_i64(Gen *, const Index *);   // as a scalar or a vector of i64
+Lanes index_value(Gen *, const Index *);        // written where its variables live
+Value index_i64(Gen *, const Index *);          // as a scalar or a vector of i64
+Value index_number(Gen *, const Index *, Elem); // a scalar or a vector, of i64 or its low 32 bits
 
 // ---- loops: loop.c --------------------------------------------------------------------
 

@@ -83,12 +83,12 @@ static Value scaled(Gen *g, Value a, int64_t n)
 	return LLVMBuildMul(g->b, a, int_like(a, n), "");
 }
 
-static Value as_vector(Gen *g, const Lanes *x)
+static Value as_vector(Gen *g, const Lanes *x, Elem type)
 {
-	Value v = splat(g, x->base);
+	Value v = splat(g, cast_value(g, x->base, E_i64, type));
 	if (x->step)
-		v = plus(g, v, lane_numbers(g->i64, g->width, 0, x->step));
-	return x->vector ? plus(g, v, x->vector) : v;
+		v = plus(g, v, lane_numbers(elem_type(g, type), g->width, 0, x->step));
+	return x->vector ? plus(g, v, cast_value(g, x->vector, E_i64, type)) : v;
 }
 
 // Divides positions, in 32 bits if they suffice: vectors of 64 bits lack the multiplication that
@@ -119,7 +119,7 @@ static const struct Code *ready(Gen *g, int var)
 	c->mask = x.mask;
 	if (v->kind == V_sum) {
 		c->base = x.step || x.vector ? NULL : x.base;
-		c->vector = c->base ? NULL : as_vector(g, &x);
+		c->vector = c->base ? NULL : as_vector(g, &x, E_i64);
 	} else if (!x.vector && !x.step) {
 		c->base = divide(g, x.base, v->by, rest, high);
 	} else if (!x.vector && x.step == 1 && index_align(g->vars, &v->of) % width == 0 &&
@@ -127,7 +127,7 @@ static const struct Code *ready(Gen *g, int var)
 		c->base = divide(g, x.base, v->by, rest, high);
 		c->lane = rest;
 	} else {
-		c->vector = divide(g, as_vector(g, &x), v->by, rest, high + width);
+		c->vector = divide(g, as_vector(g, &x, E_i64), v->by, rest, high + width);
 	}
 	level_go(g, was);
 	return c;
@@ -164,11 +164,17 @@ Lanes index_value(Gen *g, const Index *idx)
 	return x;
 }
 
-Value index_i64(Gen *g, const Index *idx)
+Value index_number(Gen *g, const Index *idx, Elem type)
 {
 	Level *was = level_go(g, index_level(g, 1, idx));
 	Lanes x = index_value(g, idx);
-	Value v = x.step || x.vector ? as_vector(g, &x) : x.base;
+	bool differs = x.step || x.vector;
+	Value v = differs ? as_vector(g, &x, type) : cast_value(g, x.base, E_i64, type);
 	level_go(g, was);
 	return v;
+}
+
+Value index_i64(Gen *g, const Index *idx)
+{
+	return index_number(g, idx, E_i64);
 }

@@ -61,18 +61,34 @@ static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 	return LLVMBuildFMul(g->b, x[0], x[1], "");
 }
 
-// Keeps the larger element and its position; of equal elements, the first.
-static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i)
+// Returns the type of the positions of argmax.
+static Elem place_type(const Reduction *f)
+{
+	Elem type = E_i32;
+	for (int a = 0; a < f->space.rank; a++)
+		type = f->space.dim[a] > INT32_MAX ? E_i64 : type;
+	return type;
+}
+
+static Value equal(Gen *g, Elem e, Value x, Value y)
+{
+	return is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, x, y, "")
+	                   : LLVMBuildICmp(g->b, LLVMIntEQ, x, y, "");
+}
+
+// Keeps the larger element and its position; of equal elements, the first. `ascending`: i is behind
+// all positions so far.
+static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i, bool ascending)
 {
 	Value best = read_variable(g, acc), at_best = read_variable(g, place);
-	bool real = is_float(e);
-	Value more = real
-	                 ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
-	                 : LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSGT : LLVMIntUGT, x, best, "");
-	Value same = real ? LLVMBuildFCmp(g->b, LLVMRealOEQ, x, best, "")
-	                  : LLVMBuildICmp(g->b, LLVMIntEQ, x, best, "");
-	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, i, at_best, "");
-	Value take = LLVMBuildOr(g->b, more, LLVMBuildAnd(g->b, same, before, ""), "");
+	LLVMIntPredicate above = is_signed(e) ? LLVMIntSGT : LLVMIntUGT;
+	Value take = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
+	                         : LLVMBuildICmp(g->b, above, x, best, "");
+	if (!ascending) {
+		Value before = LLVMBuildICmp(g->b, LLVMIntSLT, i, at_best, "");
+		before = LLVMBuildAnd(g->b, equal(g, e, x, best), before, "");
+		take = LLVMBuildOr(g->b, take, before, "");
+	}
 	set_variable(g, acc, LLVMBuildSelect(g->b, take, x, best, ""));
 	set_variable(g, place, LLVMBuildSelect(g->b, take, i, at_best, ""));
 }
@@ -99,8 +115,9 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 	if (mask)
 		x = choose(g, mask, x, reduce_start(g, v->op, e));
 	if (v->op == O_argmax) {
-		Value i = as_wide(g, f, k, index_i64(g, &in[v->attr->i[0]]));
-		step_argmax(g, e, acc, f->best[k * f->units + unit], x, i);
+		Value i = index_number(g, &in[v->attr->i[0]], place_type(f));
+		i = as_wide(g, f, k, i);
+		step_argmax(g, e, acc, f->best[k * f->units + unit], x, i, true);
 		return;
 	}
 	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, acc), x));
@@ -120,7 +137,8 @@ static void new_accumulators(Gen *g, Reduction *f)
 		Value start = reduce_start(g, reduce_op(g, f, k), reduce_type(g, f, k));
 		f->acc[i] = variable(g, as_wide(g, f, k, start));
 		if (reduce_op(g, f, k) == O_argmax)
-			f->best[i] = variable(g, as_wide(g, f, k, number(g, INT64_MAX)));
+			f->best[i] =
+			    variable(g, as_wide(g, f, k, constant_value(g, place_type(f), 0, 0)));
 	}
 }
 
@@ -218,14 +236,16 @@ static Value reduce_result(Gen *g, const Reduction *f, int k)
 	}
 	for (int u = 1; u < f->units; u++)
 		step_argmax(g, e, acc[0], best[0], read_variable(g, acc[u]),
-		            read_variable(g, best[u]));
+		            read_variable(g, best[u]), false);
 	Value most = read_variable(g, acc[0]), i = read_variable(g, best[0]);
-	if (!f->lanes)
-		return i;
-	Value top = match(g, g->ops->reduce_lanes(g, O_amax, e, most), most);
-	Value same = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
-	                         : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
-	return g->ops->reduce_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
+	Elem type = place_type(f);
+	if (f->lanes) {
+		Value top = match(g, g->ops->reduce_lanes(g, O_amax, e, most), most);
+		Value other = int_like(i, type == E_i32 ? INT32_MAX : INT64_MAX);
+		i = choose(g, equal(g, e, most, top), i, other);
+		i = g->ops->reduce_lanes(g, O_amin, type, i);
+	}
+	return cast_value(g, i, type, E_i64);
 }
 
 // ---- the nest -------------------------------------------------------------------------
