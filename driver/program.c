@@ -264,12 +264,12 @@ static void pass_grad(Program *p)
 	Arena *arena = session->arena;
 	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
 	if (grad)
-		set_graph(grad,
-		          grad_pass(arena, grad->unit.graph, wanted(session, grad->unit.graph)));
+		set_graph(grad, grad_pass(arena, grad->unit.graph,
+		                          wanted(session, grad->unit.graph), grad->unit.machine));
 	if (!train)
 		return;
 	const Graph *loss = train->unit.graph;
-	Graph *all = grad_pass(arena, loss, wanted(session, loss));
+	Graph *all = grad_pass(arena, loss, wanted(session, loss), train->unit.machine);
 	UnusedParams idle = {0};
 	set_graph(train, unused_params_pass(arena, loss, all, &idle));
 	// a program that also runs the model may leave all parameters as they are

@@ -399,6 +399,9 @@ static void schedule_kernel(Scheduler *t)
 		else
 			block_map(t);
 		break;
+	case L_attend:
+		tile_attention(t);
+		break;
 	case L_map:
 		block_map(t);
 	}

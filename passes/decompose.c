@@ -19,22 +19,33 @@ static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 	return put_reshape(g, put_reduce(g, v->op, each, 1, (int64_t[]){0}), v->shape);
 }
 
-static Ref decompose_value(void *none, Graph *g, const Val *v, const Ref *in)
+static bool is_decomposed(const Graph *g, const Val *v, const Machine *machine)
 {
-	(void)none;
-	if (prims[v->op].cls == C_composite)
+	bool kernel = machine && is_attention(v->op) && attend_fits(g, v, machine, false);
+	return prims[v->op].cls == C_composite && !kernel;
+}
+
+typedef struct Decomposition {
+	const Graph *from;
+	const Machine *machine;
+} Decomposition;
+
+static Ref decompose_value(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	const Decomposition *d = context;
+	if (is_decomposed(d->from, v, d->machine))
 		return book_decompose(g, v, in);
 	return prims[v->op].cls == C_reduce ? decompose_reduction(g, v, in[0]) : put_as(g, v, in);
 }
 
 // A definition may use other composites: attend uses softmax.
-Graph *decompose_pass(Arena *arena, const Graph *from)
+Graph *decompose_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Graph *to = graph_like(arena, from);
 	to->plain = DECOMPOSED_ALL;
-	copy_graph(to, from, NULL, decompose_value, NULL);
+	copy_graph(to, from, NULL, decompose_value, &(Decomposition){from, machine});
 	for (Ref r = 1; r < (Ref)to->nval; r++)
-		if (prims[val(to, r)->op].cls == C_composite)
-			return decompose_pass(arena, to);
+		if (is_decomposed(to, val(to, r), machine))
+			return decompose_pass(arena, to, machine);
 	return to;
 }

@@ -48,6 +48,8 @@ static Group first_group(const Graph *g, Ref r)
 		    .kind = v->op == O_dot ? L_dot : L_scatter, .space = v->shape, .root = r};
 	if (v->op == O_loop)
 		return (Group){.kind = L_loop, .root = r};
+	if (is_attention(v->op))
+		return (Group){.kind = L_attend, .space = v->shape, .root = r};
 	if (prims[v->op].cls == C_composite)
 		bug("%s has not been decomposed", prims[v->op].name);
 	if (prims[v->op].cls != C_reduce || reduces_windows(g, v))
@@ -165,6 +167,11 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 		*both = *p;
 		both->reduce = row_axes(&p->space);
 		return reduces_rows(f, p, c);
+	}
+	if (p->kind == L_attend && c->kind == L_attend) {
+		const Val *a = val(f->graph, p->root), *b = val(f->graph, c->root);
+		*both = b->op == O_attend ? *c : *p;
+		return same_attention(a, b);
 	}
 	const Group *main = reductions(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
@@ -337,6 +344,19 @@ static bool join_chains(Fuse *f, Wanted *wanted)
 	return any;
 }
 
+// Joins the parts of one attention, or of its gradients.
+static void join_attention(Fuse *f)
+{
+	Refs parts = {0};
+	for (int i = 0; i < f->group.count; i++)
+		if (f->group.at[i].kind == L_attend)
+			PUSH(f->arena, parts, f->group.at[i].root);
+	for (int i = 1; i < parts.count; i++)
+		for (int j = 0; j < i; j++)
+			if (same_attention(val(f->graph, parts.at[j]), val(f->graph, parts.at[i])))
+				join(f, f->of[parts.at[j]], f->of[parts.at[i]]);
+}
+
 // ---- the plan -------------------------------------------------------------------------
 
 static int by_ref(const void *a, const void *b)
@@ -370,6 +390,7 @@ static Kern kern_of(const Fuse *f, const Group *g, int number)
 Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *machine)
 {
 	Fuse f = fuse_start(arena, g, machine);
+	join_attention(&f);
 	join_chains(&f, after_dot);
 	join_chains(&f, reduction_after_dot);
 	while (join_chains(&f, around_reduction))

@@ -3,12 +3,22 @@
 // loss are differentiated.
 #include "grad.h"
 
-// attend is differentiated by its definition.
+// True if attention has kernels of its own, forward and backward; the gradient of a bias, lengths
+// that depend on data, and the body of a loop, which would compute it twice, have none.
+static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const Ref *in)
+{
+	bool fixed = true;
+	for (int k = 0; k < v->nin; k++)
+		fixed &= !is_dynamic(g, in[k]);
+	return fixed && s->first_fixed < 0 && (v->nin < 4 || !s->from_needs[v->in[3]]) &&
+	       (!s->machine || attend_fits(s->from, v, s->machine, true));
+}
+
 Ref put_differentiable(void *backprop, Graph *g, const Val *v, const Ref *in)
 {
 	Backprop *s = backprop;
 	g->from = v->from;
-	if (v->op == O_attend)
+	if (v->op == O_attend && !stays_whole(s, g, v, in))
 		return book_decompose(g, v, in);
 	if (v->op != O_loop || !s->from_needs[ref_of(s->from, v)])
 		return put_as(g, v, in);
@@ -55,7 +65,7 @@ void add_gradient(Backprop *s, Ref r, Ref dx)
 static void backprop_value(Backprop *s, Ref r, const Val *v)
 {
 	Graph *g = s->g;
-	Ref gradient = s->gradient[r], x, dx[4] = {0};
+	Ref gradient = s->gradient[r], x, dx[5] = {0};
 	g->from = v->from;
 	if (v->op == O_concat) {
 		int64_t start[RANK] = {0}, axis = v->attr->i[0];
@@ -115,13 +125,14 @@ Ref zeros(Graph *g, Elem type, Shape shape)
 	return put_broadcast(g, put_num(g, type, 0), shape);
 }
 
-Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
+Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machine *machine)
 {
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
 	Backprop s = {.arena = arena,
 	              .g = g,
 	              .from = from,
+	              .machine = machine,
 	              .from_needs = mark_needs(arena, from, want),
 	              .recorded = table_new(arena),
 	              .products = table_new(arena),

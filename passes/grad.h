@@ -20,6 +20,7 @@ typedef struct Backprop {
 	Arena *arena;
 	Graph *g;
 	const Graph *from;      // the graph that was copied to g
+	const Machine *machine; // whose attention kernels are used; NULL: any
 	const bool *from_needs; // by Ref of `from`: see needs
 	const bool *needs;      // by Ref: a float, or a loop, that depends on a wanted slot
 	Ref *gradient;          // by Ref: the sum so far

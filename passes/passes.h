@@ -34,9 +34,10 @@ Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
 int drawing_node(const Graph *);
 
 // ---- grad.c: adds output GRAD_OF NAME, d loss / d slot, for each slot with want[slot] --------
-// Zero gradients are outputs too. Random numbers are shared with the forward pass.
+// Zero gradients are outputs too. Random numbers are shared with the forward pass. Attention stays
+// whole if it has a kernel on the machine (NULL: always).
 #define GRAD_OF "grad:"
-Graph *grad_pass(Arena *, const Graph *, const bool *want);
+Graph *grad_pass(Arena *, const Graph *, const bool *want, const Machine *);
 
 // ---- unused_params.c: drops gradients that are zero for any data -------------------------
 
@@ -183,7 +184,8 @@ Graph *loops_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
 // ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
-Graph *decompose_pass(Arena *, const Graph *);
+// Attention that has a kernel on the machine (NULL: none has) stays.
+Graph *decompose_pass(Arena *, const Graph *, const Machine *);
 Graph *layout_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 

@@ -32,7 +32,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 			unit->graph = graph_live(arena, loops_pass(arena, g, 0));
 		return;
 	case PASS_decompose:
-		unit->graph = graph_live(arena, decompose_pass(arena, g));
+		unit->graph = graph_live(arena, decompose_pass(arena, g, unit->machine));
 		return;
 	case PASS_layout:
 		unit->graph = graph_live(arena, layout_pass(arena, g));

@@ -23,7 +23,8 @@ typedef struct Scheduler {
 	int depth;       // reductions one after the other
 } Scheduler;
 
-void tile_product(Scheduler *); // tiling.c
+void tile_product(Scheduler *);   // tiling.c
+void tile_attention(Scheduler *); // attend_tiling.c
 
 static inline void add_step(Scheduler *t, ValSteps *steps, Ref r, int depth)
 {

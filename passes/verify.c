@@ -69,7 +69,7 @@ static void check_places(const Plan *p, int k, const Reads *reads)
 			Ref u = reads->at[j].val;
 			int64_t read = bytes_of(val(g, u));
 			bool each = reads->at[j].reach != R_moved && kern->kind != L_dot &&
-			            kern->kind != L_scan;
+			            kern->kind != L_scan && kern->kind != L_attend;
 			if (overlap(kern->to[i], bytes, p->place[u], read) &&
 			    (!each || p->place[u].offset != kern->to[i].offset || read != bytes))
 				fail(p->name, "kernel %d: %%%u overwrites %%%u, which it reads", k,
@@ -134,6 +134,30 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
+static void check_heads(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	const Machine *m = p->machine;
+	if (s->height < 1 || s->vectors < 1 || s->unroll < 1 || s->depth < 1 || s->strips < 1 ||
+	    s->key_height < 1)
+		fail(p->name, "kernel %d: a tile, or a part of the attention, is empty", k);
+	AttendSizes z = attend_sizes(p->graph, kern, m);
+	int64_t registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
+	int64_t tile = MAX(s->height, s->key_height) * s->vectors;
+	if ((tile + s->vectors + 1) * registers > m->registers)
+		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
+		     (long long)tile, m->registers);
+	if (s->key_height > 2 * m->lanes)
+		fail(p->name, "kernel %d: a tile of %lld keys; expected at most %d", k,
+		     (long long)s->key_height, 2 * m->lanes);
+	if (s->batches < 1 || s->workers != ceil_div(z.batch, s->batches) * (z.back ? 1 : z.parts))
+		fail(p->name, "kernel %d: %lld workers do not compute all heads once", k,
+		     (long long)s->workers);
+	if (s->local < z.local_bytes)
+		fail(p->name, "kernel %d: it works in too few bytes", k);
+}
+
 // Reductions that are loops of a worker: in blocks, and in chains along the lanes.
 static void check_sum(const Plan *p, int k, Ref r)
 {
@@ -169,6 +193,8 @@ static void check_schedule(const Contents *c)
 		fail(p->name, "kernel %d: a launch without workers", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
+	else if (s->partition == P_heads)
+		check_heads(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
 		fail(p->name, "kernel %d: a worker has nothing to do", k);
 }
@@ -177,7 +203,7 @@ static void check_schedule(const Contents *c)
 
 static bool out_fits(const Kern *kern, const Shape *s)
 {
-	if (kern->kind == L_loop)
+	if (kern->kind == L_loop || kern->kind == L_attend)
 		return true;
 	if (kern->kind == L_map)
 		return count_of(s) == count_of(&kern->space);
@@ -190,9 +216,20 @@ static bool out_fits(const Kern *kern, const Shape *s)
 	       (reductions && is_reduced(s, &kern->space, kern->reduce));
 }
 
+// Attention, or its gradients, of one list of operands.
+static bool attention_fits(const Kern *kern, const Graph *g, Ref r)
+{
+	Ref out = 0;
+	for (int i = 0; i < kern->nout; i++)
+		out = kern->out[i] == r ? r : out;
+	return out && same_attention(val(g, kern->root), val(g, r));
+}
+
 static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
+	if (is_attention(v->op))
+		return kern->kind == L_attend && attention_fits(kern, g, r);
 	if (r == kern->root)
 		return kern->kind == L_dot || kern->kind == L_scatter || kern->kind == L_scan ||
 		       kern->kind == L_loop;

@@ -196,7 +196,7 @@ static Array *slopes(Arena *arena, Graph *g, Ref r, const Drawing *t)
 	seed = keep;
 	for (int s = 0; s < t->nslot; s++)
 		active[s] = t->slot[s].type == E_f64;
-	const Graph *with = grad_pass(arena, g, active);
+	const Graph *with = grad_pass(arena, g, active, NULL);
 	Array *all = eval_graph(arena, with, t->slot), *out = NEWS(arena, Array, t->nslot + 1);
 	for (int s = 0; s < t->nslot; s++)
 		if (active[s])

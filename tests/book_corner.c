@@ -81,6 +81,8 @@ static const struct {
     {"x * (rsqrt(mean(x * x; k) + e) * g)", INFINITIES, "of a row with inf either side has NaN"},
     {"dot(reshape(select(p, 0, softmax(", INFINITIES,
      "a score of -inf lies below finite ones that hide"},
+    {"dot(weights(scores(", INFINITIES, "of a row with inf either side has NaN"},
+    {"dot(weights(biased(", INFINITIES, "of a row with inf either side has NaN"},
     {"dot(weights(masked(", INFINITIES, "a score of -inf lies below finite ones that hide"},
 };
 

@@ -386,7 +386,7 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 // Decomposes composites, also in loop bodies, so that every computed value is rounded.
 static Graph *open_bodies(Arena *arena, const Graph *composite)
 {
-	const Graph *from = decompose_pass(arena, composite);
+	const Graph *from = decompose_pass(arena, composite, NULL);
 	Graph *to = graph_like(arena, from);
 	to->plain = DECOMPOSED_ALL;
 	copy_graph(to, from, NULL, put_changed, &(Bodies){open_bodies});

@@ -70,7 +70,8 @@ static bool is_silent(Op op)
 	for (int i = 0; i < COUNT(silent); i++)
 		if (silent[i] == op)
 			return true;
-	return prims[op].cls == C_leaf || prims[op].cls == C_loop; // loops are unrolled
+	bool gradient = is_attention(op) && op != O_attend; // of a model that has only its loss yet
+	return gradient || prims[op].cls == C_leaf || prims[op].cls == C_loop; // loops are unrolled
 }
 
 static void change_rows(Cases *cases)

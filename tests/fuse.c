@@ -43,7 +43,7 @@ static void expect(Arena *arena, const Graph *g, const char *name, const char *k
 	verify_plan(p);
 	char *got = NEWS(arena, char, p->kerns.count + 1);
 	for (int k = 0; k < p->kerns.count; k++)
-		got[k] = "mrcdps"[p->kerns.at[k].kind];
+		got[k] = "mrcdaps"[p->kerns.at[k].kind];
 	if (strcmp(got, kinds)) {
 		printf("FAILED %s: kernels %s, wanted %s\n", name, got, kinds);
 		fputs(plan_text(arena, p), stdout);

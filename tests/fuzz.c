@@ -145,7 +145,7 @@ static const Graph *step_graph(Fuzz *f)
 	opt.accumulate = 1 + (int64_t)draw_below(&f->made, 2);
 	opt_defaults(f->arena, &opt);
 	const Eta *eta = eta_pass(f->arena, loss, &(EtaOptions){0}, NULL);
-	return step_pass(f->arena, grad_pass(f->arena, loss, active), eta, &opt, false);
+	return step_pass(f->arena, grad_pass(f->arena, loss, active, NULL), eta, &opt, false);
 }
 
 // Chooses state as in the middle of a training: sums of squares are not negative.
@@ -193,7 +193,7 @@ static Outcome try_graph(Fuzz *f)
 		outcome = MAX(outcome, check_step(f));
 	t->most = f->made.large ? 1 : t->most;
 	if (t->with) // values rounded to few bits have other slopes
-		t->slopes = grad_pass(f->arena, t->smooth, t->active);
+		t->slopes = grad_pass(f->arena, t->smooth, t->active, NULL);
 	if (outcome == DIFFERS || !t->with || trial_differences(t))
 		return outcome;
 	fputs(graph_text(f->arena, t->loss), stdout);

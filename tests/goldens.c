@@ -108,7 +108,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 		for (int s = 0; s < g->slots.count; s++)
 			active[s] =
 			    g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;
-		g = grad_pass(f->arena, g, active);
+		g = grad_pass(f->arena, g, active, &machines[0]);
 	}
 	g->stores.count = 0;
 	f->g = g = graph_live(f->arena, g);

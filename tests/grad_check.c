@@ -119,7 +119,7 @@ Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *valu
 	for (int o = 0; o < g->outs.count; o++)
 		if (is_float(val(g, g->outs.at[o].val)->type) && count) {
 			t->loss = cotangent_pass(arena, g, NULL);
-			t->slopes = t->with = grad_pass(arena, t->loss, t->active);
+			t->slopes = t->with = grad_pass(arena, t->loss, t->active, NULL);
 			t->smooth = without_rounding(arena, t->loss);
 			break;
 		}

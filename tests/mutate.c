@@ -319,7 +319,8 @@ static void take_through(Arena *arena, const char *path)
 	bool *active = NEWS(arena, bool, loss->slots.count + 1);
 	for (int s = 0; s < loss->slots.count; s++)
 		active[s] = loss->slots.at[s].kind == S_param;
-	Plan *plan = plan_graph(arena, grad_pass(arena, loss, active), "grad", &machines[0]);
+	Plan *plan =
+	    plan_graph(arena, grad_pass(arena, loss, active, &machines[0]), "grad", &machines[0]);
 	verify_plan(plan);
 }
 

@@ -287,6 +287,20 @@ static void composites(void)
 	CHECK(attend, IX(0.5, 0, 0), F(D(2, 1), 3, NAN), q, k, v,
 	      F(D(2, 3), -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY),
 	      L(b8, D(1, 3), 0, 0, 0));
+	Lit g = F(D(2, 1), 1, -2), delta = F(D(2, 1), 1.6224593312018547, -4.24463572559955);
+	Lit stats = F(D(2, 2), 1.0, 0.6224593312018546, 1.0, 0.5740969929676946);
+	CHECK(attend_stats, IX(0.5, 1, 0), stats, q, k);
+	CHECK(attend_dq, IX(0.5, 1, 0),
+	      F(D(2, 2), 0.11750185610079714, -0.2350037122015945, 0.6633264245681683,
+	        0.30790431930797424),
+	      q, k, v, g, stats, delta);
+	CHECK(attend_dk, IX(0.5, 1, 0),
+	      F(D(3, 2), -0.11750185610079728, 1.2886386203745608, 0.1175018561007972,
+	        0.019007114380887827, 0.0, -1.3076457347554489),
+	      q, k, v, g, stats, delta);
+	CHECK(attend_dv, IX(0.5, 1, 0),
+	      F(D(3, 1), -0.7706533171372436, 0.4670681729047134, -0.6964148557674696), q, k, v, g,
+	      stats, delta);
 	Lit ends = F(D(3, 2), -INFINITY, -INFINITY, INFINITY, 1, -INFINITY, 2);
 	CHECK(softmax, I(1), F(D(3, 2), NAN, NAN, NAN, NAN, 0, 1), ends);
 	CHECK(lse, I(1), F(D(3, 1), -INFINITY, INFINITY, 2), ends);

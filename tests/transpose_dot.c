@@ -22,7 +22,7 @@ static void check_case(const char *name, const char *text)
 	Arena *arena = arena_new();
 	const char *whole_text = format(arena, "graph test\n%s", text);
 	Graph *g = parse_graph(arena, name, whole_text, book_builtin());
-	const Graph *opened = decompose_pass(arena, g);
+	const Graph *opened = decompose_pass(arena, g, NULL);
 	const Graph *after = graph_live(arena, transpose_dot_pass(arena, opened));
 	const Array *slot = random_slots(arena, g, 5, 7);
 	const Array *expected = eval_graph(arena, g, slot), *got = eval_graph(arena, after, slot);

@@ -166,6 +166,16 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 		const Shape *a = &val(plan->graph, v->in[0])->shape;
 		return flops + 2 * count_of(&v->shape) * a->dim[a->rank - 1];
 	}
+	if (is_attention(v->op)) { // the products that each adds to its kernel
+		const Shape *q = &val(plan->graph, v->in[0])->shape;
+		const Shape *k = &val(plan->graph, v->in[1])->shape;
+		int r = q->rank, products = v->op == O_attend ? 2 : v->op == O_attend_dq ? 3 : 1;
+		int64_t pairs = count_of(&v->shape) / (v->shape.dim[r - 1] * v->shape.dim[r - 2]) *
+		                q->dim[r - 2] * k->dim[r - 2];
+		if (v->op == O_attend_stats)
+			return flops;
+		return flops + 2 * products * pairs * q->dim[r - 1] / (v->attr->i[0] ? 2 : 1);
+	}
 	if (prims[v->op].cls == C_reduce)
 		return flops + count_of(&val(plan->graph, v->in[0])->shape);
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
@@ -259,8 +269,8 @@ static Value code_of_launch(Gen *g, const Launch *l)
 static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *loop_role)
 {
 	static const char *const kinds[] = {
-	    [L_map] = "map",         [L_row] = "row",   [L_col] = "col",  [L_dot] = "dot",
-	    [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
+	    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
+	    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
 	Gen *g = rows->g;
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);

@@ -87,8 +87,9 @@ static bool is_computed(const void *gen, Ref r)
 static void write_kernel(Gen *base, Signature *signature, int n)
 {
 	static void (*const emitters[])(Gen *) = {
-	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
-	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scatter};
+	    [L_map] = emit_map,      [L_row] = emit_row,         [L_col] = emit_row,
+	    [L_dot] = emit_map,      [L_scatter] = emit_scatter, [L_scan] = emit_scatter,
+	    [L_attend] = emit_attend};
 	Arena *arena = arena_new();
 	Gen g = *base;
 	g.arena = arena;

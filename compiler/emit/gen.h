@@ -63,6 +63,7 @@ typedef struct Gen {
 void emit_map(Gen *); // map, row and col: row.c
 void emit_row(Gen *);
 void emit_dot(Gen *);
+void emit_attend(Gen *);
 void emit_scatter(Gen *); // and running sums
 
 // ---- indices: index.c -----------------------------------------------------------------
@@ -290,6 +291,8 @@ struct Tile {
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
 // another.
 Value tile_function(const Gen *, const Tile *);
+
+void transpose_vectors(Gen *, Value *v); // pack.c: a square of vectors
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 

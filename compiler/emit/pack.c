@@ -78,8 +78,8 @@ static void copy_panels(Dot *d, Value first, Value end)
 	loop_end(g, d->b_rows ? &steps : &panels);
 }
 
-// Transposes a square of vectors by exchanging blocks, each time of half the size.
-static void transpose(Gen *g, Value *v)
+// By exchanging blocks, each time of half the size.
+void transpose_vectors(Gen *g, Value *v)
 {
 	int n = g->width;
 	for (int half = n / 2; half > 0; half /= 2)
@@ -122,7 +122,7 @@ static void transpose_panels(Dot *d)
 	Value v[64];
 	for (int j = 0; j < width; j++)
 		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
-	transpose(g, v);
+	transpose_vectors(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
 		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->p.width)));

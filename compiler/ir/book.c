@@ -311,7 +311,7 @@ Ref book_decompose(Graph *g, const Val *v, const Ref *in)
 
 void book_grad(Graph *g, const Val *v, Ref out, Ref gradient, const Ref *in, Ref *dx)
 {
-	Item result[4];
+	Item result[v->nin];
 	const char *place =
 	    run_about(g, v, in, g->book->grads, (Ref[]){out, gradient}, v->nin, result);
 	Scope s = {.g = g, .where = place};

@@ -460,6 +460,16 @@ static void rule_attended(Dynamic *d)
 		decompose(d);
 }
 
+static void rule_scored(Dynamic *d)
+{
+	decompose(d);
+}
+
+static void rule_unattended(Dynamic *d)
+{
+	decompose(d);
+}
+
 // Values without operands, and loops: the reader sets the lengths of their results.
 static void rule_none(Dynamic *d)
 {

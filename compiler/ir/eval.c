@@ -127,7 +127,7 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 	if (op == O_dot)
 		most =
 		    sqrt((double)count_of(&in[0].shape) * (double)count_of(&in[1].shape) * count);
-	if (op == O_attend)
+	if (is_attention(op))
 		most *= (double)in[1].shape.dim[in[1].shape.rank - 2];
 	spend(arena, COST_elements, (uint64_t)MAX(count, most));
 	Array out = array_new(arena, elem, shape);

@@ -72,6 +72,16 @@ static inline bool is_signed(Elem e)
 }
 bool is_condition(Op, int operand); // True for a b8 among operands of another type.
 
+static inline bool is_attention(Op op)
+{
+	return op >= O_attend && op <= O_attend_dv;
+}
+// Returns the first operand of attention after those that are always given: the bias.
+static inline int attention_bias(Op op)
+{
+	return op == O_attend ? 3 : op == O_attend_stats ? 2 : 6;
+}
+
 // ---- values ---------------------------------------------------------------------------
 
 enum { RANK = 10, NUMS = 3 * RANK + 4 };

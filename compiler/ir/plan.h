@@ -16,6 +16,7 @@ typedef enum KernKind {
 	       // columns, the loop runs over the reduced axes
 	L_dot, // one dot, the maps after it and reductions of all its rows; operands are
 	       // expressions, evaluated as panels are packed
+	L_attend,  // attention and the statistics of its scores, or gradients of its operands
 	L_scatter, // one scatter
 	L_scan,    // one cumsum
 	L_loop,    // one loop: the kernels of its body, once per iteration
@@ -61,6 +62,7 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	            // of a row; the launch after computes the outs of the full shape
 	P_tiles,    // a product in register tiles. The launch before packs what is shared; the one
 	            // after reduces the workers' partial results
+	P_heads,    // attention: a worker has heads, or queries of them
 	PARTITIONS
 } Partition;
 
@@ -261,6 +263,43 @@ typedef struct DotSizes {
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
+
+// ---- attend_sizes.c ---------------------------------------------------------------------
+
+// Parts of a worker's local memory. Panels are as in a product.
+enum {
+	AT_KEYS,      // a block of keys as columns, in panels
+	AT_VALUES,    // a block of values, in panels; gradients: as columns
+	AT_QUERIES,   // rows of queries: a strip; gradients: all of a block
+	AT_SCORES,    // scores, then probabilities, of these queries and a block of keys
+	AT_SUMS,      // by query: the sum of probabilities times values, without the division
+	AT_MOST,      // the largest score
+	AT_TOTAL,     // the sum of probabilities
+	AT_KEY_ROWS,  // a block of keys, in panels
+	AT_SLOPES,    // gradients of the scores
+	AT_GRADIENTS, // of a block of queries: rows of the gradient of the result
+	AT_DQ,        // gradients: of all queries of the head, of a block of keys
+	AT_DK,
+	AT_DV,
+	AT_PARTS
+};
+typedef struct AttendSizes {
+	Shape lead;
+	bool back;                                  // gradients
+	int64_t batch, queries, keys, width, depth; // heads; columns of queries, of values
+	int64_t bytes;                              // of an element
+	int lanes;                                  // elements of a vector
+	int64_t panel;                              // columns of a panel
+	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
+	int64_t score_line, width_line, depth_line; // elements from row to row
+	int64_t local[AT_PARTS], local_bytes;       // elements; bytes of all
+} AttendSizes;
+// True if one kernel computes both: they have the same operands.
+bool same_attention(const Val *, const Val *);
+AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
+// True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
+// Every query of a causal one has a key.
+bool attend_fits(const Graph *, const Val *, const Machine *, bool back);
 
 // ---- partials -------------------------------------------------------------------------
 

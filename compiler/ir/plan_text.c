@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = {"map", "row", "col", "dot", "scatter", "scan", "loop"};
+static const char *const kinds[] = {"map",    "row",     "col",  "dot",
+                                    "attend", "scatter", "scan", "loop"};
 static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
                                      "input",   "output", "const"};
-static const char *const partitions[] = {"rows", "columns", "partials", "tiles"};
+static const char *const partitions[] = {"rows", "columns", "partials", "tiles", "heads"};
 static const char *const accumulations[] = {"own", "f32", "f64"};
 static const char *const orders[] = {"strips", "panels"};
 static const char *const packings[] = {"place", "copy", "transpose", "patch"};

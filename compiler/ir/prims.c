@@ -35,5 +35,5 @@ const Reducer reducers[OPS] = {
 
 bool is_condition(Op op, int k)
 {
-	return (op == O_select && k == 0) || (op == O_attend && k == 4);
+	return op == O_select ? k == 0 : is_attention(op) && k == attention_bias(op) + 1;
 }

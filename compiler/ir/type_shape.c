@@ -257,25 +257,58 @@ static Shape shape_contracted(const Case *c)
 	return shape;
 }
 
-static Shape shape_attended(const Case *c)
+// Returns the shape of the scores of attention, and the leading axes of all operands.
+static Shape scores_shape(const Case *c)
 {
-	if (c->nin < 3 || c->nin > 5)
-		wrong(c, "expected 3 to 5 operands");
+	int bias = attention_bias(c->op), operands = bias - (c->op >= O_attend_dq ? 2 : 0);
+	if (c->nin < bias || c->nin > bias + 2)
+		wrong(c, "expected %d to %d operands", bias, bias + 2);
 	check_count(c, 2);
-	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
-	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
-	int r = shape.rank;
-	check_equal(c, "widths of query and key", shape.dim[r - 1], k->dim[r - 1]);
-	check_equal(c, "lengths of key and value", k->dim[r - 2], v->dim[r - 2]);
-	Shape scores = shape;
+	const Shape *k = &operand(c, 1)->shape;
+	Shape scores = operand(c, 0)->shape;
+	for (int i = 1; i < operands; i++)
+		scores = batch_shape(c, scores, &operand(c, i)->shape);
+	int r = scores.rank;
+	check_equal(c, "widths of query and key", scores.dim[r - 1], k->dim[r - 1]);
+	if (operands > 2)
+		check_equal(c, "lengths of key and value", k->dim[r - 2],
+		            operand(c, 2)->shape.dim[r - 2]);
 	scores.dim[r - 1] = k->dim[r - 2];
-	for (int i = 3; i < c->nin; i++) {
+	for (int i = bias; i < c->nin; i++) {
 		Shape with = broadcast(c, &scores, &operand(c, i)->shape);
 		if (!same_shape(&with, &scores))
-			wrong(c, "the %s is larger than the scores %s", i == 3 ? "bias" : "mask",
+			wrong(c, "the %s is larger than the scores %s", i == bias ? "bias" : "mask",
 			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
 	}
-	shape.dim[r - 1] = v->dim[r - 1];
+	return scores;
+}
+
+static Shape shape_attended(const Case *c)
+{
+	Shape shape = scores_shape(c);
+	shape.dim[shape.rank - 1] = last_dim(&operand(c, 2)->shape);
+	return shape;
+}
+
+static Shape shape_scored(const Case *c)
+{
+	Shape shape = scores_shape(c);
+	shape.dim[shape.rank - 1] = 2;
+	return shape;
+}
+
+static Shape shape_unattended(const Case *c)
+{
+	Shape shape = scores_shape(c), given = shape;
+	int r = shape.rank;
+	for (int i = 3; i < 6; i++) {
+		given.dim[r - 1] = i == 3 ? last_dim(&operand(c, 2)->shape) : 6 - i;
+		if (!same_shape(&given, &operand(c, i)->shape))
+			wrong(c, "operand %d: expected %s", i,
+			      shape_text(c->g->arena, operand(c, i)->type, &given));
+	}
+	const Shape *own = &operand(c, c->op - O_attend_dq)->shape;
+	memcpy(shape.dim + r - 2, own->dim + r - 2, 2 * sizeof *own->dim);
 	return shape;
 }
 

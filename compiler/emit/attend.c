@@ -1,0 +1,721 @@
+// attend.c: emits attention, and the gradients of its operands, as register tiles of several
+// products around the softmax.
+// Nothing of the size of the scores is in memory: a worker goes through blocks of keys, and
+// computes a strip of rows of scores at a time. Forward, the sums over earlier blocks are rescaled
+// when a larger score comes (online softmax). Backward, probabilities are computed again from the
+// statistics of their row. Lanes run along keys. Future keys of a causal mask are skipped: panels
+// of them, and in a product along keys, each. Invariant: sums have one order, by blocks and strips.
+#include "gen.h"
+#include <math.h>
+
+typedef struct Attend {
+	Gen *g;
+	const Sched *s;
+	const Val *v; // the root
+	AttendSizes p;
+	Elem type;
+	LLVMTypeRef elem;
+	Ref bias, shown; // 0: none
+	bool causal, zeros;
+	Value local[AT_PARTS];
+	Index batch, next;     // the head, and the one after it
+	Value first_key, keys; // of the block: the first, how many
+	Value first,
+	    visible; // of the strip: its first query, and how many keys of the block it sees
+} Attend;
+
+// ---- memory ---------------------------------------------------------------------------
+
+static Value element(const Attend *a, Value memory, Value i)
+{
+	return LLVMBuildGEP2(a->g->b, a->elem, memory, &i, 1, "");
+}
+
+static LLVMTypeRef vector(const Attend *a)
+{
+	return a->g->width > 1 ? LLVMVectorType(a->elem, (unsigned)a->g->width) : a->elem;
+}
+
+static Value load(const Attend *a, Value memory, Value i)
+{
+	Value v = LLVMBuildLoad2(a->g->b, vector(a), element(a, memory, i), "");
+	LLVMSetAlignment(v, (unsigned)a->p.bytes);
+	return v;
+}
+
+static void store(const Attend *a, Value v, Value memory, Value i)
+{
+	Value to = LLVMBuildStore(a->g->b, splat(a->g, v), element(a, memory, i));
+	LLVMSetAlignment(to, (unsigned)a->p.bytes);
+}
+
+static Value load_one(const Attend *a, Value memory, Value i)
+{
+	return LLVMBuildLoad2(a->g->b, a->elem, element(a, memory, i), "");
+}
+
+static void store_one(const Attend *a, Value v, Value memory, Value i)
+{
+	LLVMBuildStore(a->g->b, v, element(a, memory, i));
+}
+
+static Value minus(Gen *g, Value x, Value y)
+{
+	return LLVMBuildSub(g->b, x, y, "");
+}
+
+static Value clamp(Gen *g, Value x, Value most) // to [0, most]
+{
+	Value zero = number(g, 0);
+	x = least(g, x, most);
+	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, x, zero, ""), zero, x, "");
+}
+
+static Value round_up(Gen *g, Value x, int64_t by)
+{
+	Value up = sum_of(g, x, number(g, by - 1));
+	return times(g, LLVMBuildUDiv(g->b, up, number(g, by), ""), by);
+}
+
+static Value real(const Attend *a, double x)
+{
+	return LLVMConstReal(a->elem, x);
+}
+
+// ---- operands -------------------------------------------------------------------------
+
+// Element (row, column) of a value with the leading axes of the operands.
+static Value at_element(const Attend *a, Ref r, const Index *row, const Index *column)
+{
+	Index idx[RANK];
+	unravel(a->g->vars, &a->batch, &a->p.lead, idx);
+	idx[a->p.lead.rank] = *row;
+	idx[a->p.lead.rank + 1] = *column;
+	return at(a->g, r, idx);
+}
+
+// Row i, or the last one.
+static Index row_index_of(const Attend *a, Value i, int64_t count)
+{
+	return uniform_index(a->g, least(a->g, i, number(a->g, count - 1)), count, 1);
+}
+
+// Lanes base, base + 1, .. of an axis of `count`; `align` divides base.
+static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
+{
+	if (count % align == 0 || g->width == 1)
+		return lane_index(g, base, count, g->width == 1 ? 1 : align, NULL);
+	Value left = minus(g, number(g, count), base);
+	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, lane_numbers(g->i64, g->width, 0, 1),
+	                           splat(g, left), "");
+	return lane_index(g, base, count, align, mask);
+}
+
+// ---- packing --------------------------------------------------------------------------
+
+// Copies `count` rows of an operand from row `first` on: with panel > 0 into panels of so many
+// columns, rows of a panel adjacent and panels `line` apart; else as rows `line` apart.
+static void copy_rows(const Attend *a, int o, Value first, Value count, Value memory, int64_t line,
+                      int64_t panel)
+{
+	Gen *g = a->g;
+	const Val *v = val(g->graph, a->v->in[o]);
+	int64_t rows = v->shape.dim[a->p.lead.rank], columns = last_dim(&v->shape);
+	Loop loop = loop_begin(g, number(g, 0), count, 1);
+	Index row = row_index_of(a, sum_of(g, first, loop.i), rows);
+	Value to = times(g, loop.i, panel ? panel : line);
+	for (int64_t c = 0; c < columns; c += g->width) {
+		Index column = lanes_of(g, number(g, c), columns, g->width);
+		int64_t offset = panel ? c / panel * line + c % panel : c;
+		store(a, at_element(a, a->v->in[o], &row, &column), memory,
+		      sum_of(g, to, number(g, offset)));
+	}
+	loop_end(g, &loop);
+}
+
+// Packs the block's rows of an operand as columns, times `factor`: panels of keys, `line` apart.
+static void pack_columns(const Attend *a, int o, Value memory, int64_t line, double factor)
+{
+	Gen *g = a->g;
+	int width = g->width;
+	int64_t columns = last_dim(&val(g->graph, a->v->in[o])->shape);
+	int64_t full = columns / width * width, panel = a->p.panel;
+	Value scale = real_like(LLVMConstNull(vector(a)), factor);
+	Loop loop = loop_begin(g, number(g, 0), a->keys, width);
+	Value first = sum_of(g, a->first_key, loop.i);
+	Value to = times(g, LLVMBuildUDiv(g->b, loop.i, number(g, panel), ""), line);
+	to = sum_of(g, to, LLVMBuildURem(g->b, loop.i, number(g, panel), ""));
+	Index key[64];
+	for (int k = 0; k < width; k++)
+		key[k] = row_index_of(a, sum_of(g, first, number(g, k)), a->p.keys);
+	for (int64_t c = 0; c < full; c += width) {
+		Index column = lane_index(g, number(g, c), columns, width, NULL);
+		Value v[64];
+		for (int k = 0; k < width; k++)
+			v[k] = splat(g, at_element(a, a->v->in[o], &key[k], &column));
+		transpose_vectors(g, v);
+		for (int k = 0; k < width; k++)
+			store(a, factor == 1 ? v[k] : LLVMBuildFMul(g->b, v[k], scale, ""), memory,
+			      sum_of(g, to, number(g, (c + k) * panel)));
+	}
+	Index keys = lanes_of(g, first, a->p.keys, width);
+	for (int64_t c = full; c < columns; c++) {
+		Index column = constant_index(c);
+		Value v = splat(g, at_element(a, a->v->in[o], &keys, &column));
+		store(a, factor == 1 ? v : LLVMBuildFMul(g->b, v, scale, ""), memory,
+		      sum_of(g, to, number(g, c * panel)));
+	}
+	loop_end(g, &loop);
+}
+
+// ---- prefetching ----------------------------------------------------------------------
+
+static void prefetch_lines(const Attend *a, Value from, int64_t bytes, bool write)
+{
+	Gen *g = a->g;
+	for (int64_t at = 0; at < bytes; at += 64) {
+		Value i = number(g, at);
+		g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &i, 1, ""), write);
+	}
+}
+
+// While a row is computed, prefetches the rows of this number that the next head reads and those
+// that this one will store.
+static void prefetch_rows(const Attend *a, Value number_of)
+{
+	Gen *g = a->g;
+	int lead = a->p.lead.rank, inputs = a->p.back ? 4 : a->p.depth ? 3 : 2;
+	for (int o = 0; o < inputs && a->s->ahead_rows; o++) {
+		Ref r = a->v->in[o];
+		const Shape *shape = &val(g->graph, r)->shape;
+		Index idx[RANK], place, row = row_index_of(a, number_of, shape->dim[lead]);
+		Index some = some_index(g->vars, shape->dim[lead]);
+		Index column = some_index(g->vars, last_dim(shape));
+		unravel(g->vars, &a->next, &a->p.lead, idx);
+		index_within(shape, idx, idx);
+		idx[lead] = some, idx[lead + 1] = column;
+		Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &some, &column);
+		idx[lead] = row, idx[lead + 1] = constant_index(0);
+		if (s.fixed && s.along == 1 &&
+		    locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+			prefetch_lines(a, element(a, location_address(g, r), index_i64(g, &place)),
+			               last_dim(shape) * a->p.bytes, false);
+	}
+	for (int o = 0; o < g->kern->nout; o++) {
+		const Shape *shape = &val(g->graph, g->kern->out[o])->shape;
+		int64_t rows = shape->dim[lead], columns = last_dim(shape);
+		Value row = least(g, number_of, number(g, rows - 1));
+		row = sum_of(g, times(g, index_i64(g, &a->batch), rows), row);
+		prefetch_lines(a, element(a, out_address(g, o), times(g, row, columns)),
+		               columns * a->p.bytes, true);
+	}
+}
+
+// ---- products -------------------------------------------------------------------------
+
+static Value tile_of(const Attend *a, int64_t rows, int64_t a_row, int64_t a_step, int64_t b_step,
+                     int64_t c_row)
+{
+	Tile tile = {.elem = a->elem,
+	             .bytes = (int)a->p.bytes,
+	             .lanes = a->p.lanes,
+	             .rows = (int)rows,
+	             .vectors = (int)a->s->vectors,
+	             .unroll = (int)a->s->unroll,
+	             .rest = true,
+	             .a_row = a_row,
+	             .loops = 1,
+	             .loop = {{.a_step = a_step}},
+	             .b_step = b_step,
+	             .c_row = c_row};
+	return a->g->ops->tile(a->g, &tile);
+}
+
+// Calls a tile for panels 0..panels of b, `line` apart, and of c.
+static void multiply(const Attend *a, Value tile, Value steps, Value x, Value b, int64_t line,
+                     Value c, Value panels, Value again)
+{
+	Gen *g = a->g;
+	Loop loop = loop_begin(g, number(g, 0), panels, 1);
+	Value in[] = {steps,
+	              x,
+	              element(a, b, times(g, loop.i, line)),
+	              element(a, c, times(g, loop.i, a->p.panel)),
+	              again,
+	              x};
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tile), tile, in, COUNT(in), "");
+	loop_end(g, &loop);
+}
+
+static Value panels_of(const Attend *a, int64_t columns)
+{
+	return number(a->g, ceil_div(columns, a->p.panel));
+}
+
+// ---- rows of scores -------------------------------------------------------------------
+
+typedef struct Row {
+	Index query;
+	Value line;    // its first element, in blocks of scores
+	Value visible; // keys of the block that it sees
+} Row;
+
+static Value shift_of(const Attend *a) // query i sees keys up to i + shift
+{
+	return number(a->g, a->p.keys - a->p.queries);
+}
+
+// How many keys of the block query i sees.
+static Value visible_to(const Attend *a, Value query)
+{
+	Gen *g = a->g;
+	if (!a->causal)
+		return a->keys;
+	Value end = sum_of(g, sum_of(g, query, shift_of(a)), number(g, 1));
+	return clamp(g, minus(g, end, a->first_key), a->keys);
+}
+
+static Row row_at(const Attend *a, Value in_strip, Value first_line)
+{
+	Gen *g = a->g;
+	Value query = sum_of(g, a->first, in_strip);
+	Row r = {.query = row_index_of(a, query, a->p.queries), .visible = visible_to(a, query)};
+	r.line = times(g, sum_of(g, first_line, in_strip), a->p.score_line);
+	return r;
+}
+
+typedef void KeyBody(const Attend *, const Row *, Value at, Value mask, void *context);
+
+// Runs the body for vectors of keys [0, end), where a mask is NULL if the row sees all of them.
+static void each_key(const Attend *a, const Row *r, Value end, KeyBody *body, void *context)
+{
+	Gen *g = a->g;
+	int64_t width = g->width;
+	Value full = LLVMBuildAnd(g->b, r->visible, number(g, -width), "");
+	Loop loop = loop_begin(g, number(g, 0), full, width);
+	body(a, r, loop.i, NULL, context);
+	loop_end(g, &loop);
+	if (!a->causal && a->p.keys % width == 0)
+		return;
+	loop = loop_begin(g, full, end, width);
+	Value left = minus(g, r->visible, loop.i);
+	Value lanes = width > 1 ? lane_numbers(g->i64, g->width, 0, 1) : number(g, 0);
+	body(a, r, loop.i, LLVMBuildICmp(g->b, LLVMIntSLT, lanes, splat(g, left), ""), context);
+	loop_end(g, &loop);
+}
+
+// Returns the scores of the row at key `at` of the block: -inf where masked.
+static Value scores_at(const Attend *a, const Row *r, Value x, Value at, Value mask, Value *shown)
+{
+	Gen *g = a->g;
+	Value key = sum_of(g, a->first_key, at);
+	Index keys = mask ? lane_index(g, key, a->p.keys, g->width, mask)
+	                  : lane_index(g, key, a->p.keys, g->width, NULL);
+	*shown = NULL;
+	if (a->shown) {
+		*shown = at_element(a, a->shown, &r->query, &keys);
+		x = choose(g, *shown, x, real_like(x, 0));
+	}
+	if (a->bias)
+		x = LLVMBuildFAdd(g->b, x, splat(g, at_element(a, a->bias, &r->query, &keys)), "");
+	return mask ? choose(g, mask, x, real_like(x, -INFINITY)) : x;
+}
+
+// ---- forward --------------------------------------------------------------------------
+
+static void find_most(const Attend *a, const Row *r, Value at, Value mask, void *most)
+{
+	Gen *g = a->g;
+	Value place = sum_of(g, r->line, at), shown;
+	Value x = scores_at(a, r, load(a, a->local[AT_SCORES], place), at, mask, &shown);
+	if (mask || a->bias || a->shown)
+		store(a, x, a->local[AT_SCORES], place);
+	set_variable(g, most, reduce_step(g, O_amax, a->type, read_variable(g, most), x));
+}
+
+typedef struct Weigh {
+	Value most, total;
+} Weigh;
+
+static void weigh(const Attend *a, const Row *r, Value at, Value mask, void *context)
+{
+	Gen *g = a->g;
+	const Weigh *w = context;
+	(void)mask;
+	Value place = sum_of(g, r->line, at);
+	Value x = load(a, a->local[AT_SCORES], place);
+	x = math_exp(g, LLVMBuildFSub(g->b, x, splat(g, w->most), ""));
+	store(a, x, a->local[AT_SCORES], place);
+	Value total = read_variable(g, w->total);
+	set_variable(g, w->total, LLVMBuildFAdd(g->b, total, x, ""));
+}
+
+// Turns a row of scores into probabilities, relative to the largest score so far.
+static void soften_row(const Attend *a, const Row *r, Value stat, Value again)
+{
+	Gen *g = a->g;
+	Value none = LLVMConstNull(vector(a)), end = round_up(g, a->visible, g->width);
+	Value before = LLVMBuildSelect(g->b, again, load_one(a, a->local[AT_MOST], stat),
+	                               real(a, -INFINITY), "");
+	Value most = variable(g, real_like(none, -INFINITY));
+	each_key(a, r, end, find_most, most);
+	Value m = g->ops->reduce_lanes(g, O_amax, a->type, read_variable(g, most));
+	m = reduce_step(g, O_amax, a->type, before, m);
+	Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, m, real(a, -INFINITY), "");
+	Weigh w = {.most = LLVMBuildSelect(g->b, empty, real(a, 0), m, "")};
+	w.total = variable(g, none);
+	each_key(a, r, end, weigh, &w);
+	Value total = g->ops->reduce_lanes(g, O_sum, a->type, read_variable(g, w.total));
+	store_one(a, m, a->local[AT_MOST], stat);
+	if (a->p.blocks == 1) {
+		store_one(a, total, a->local[AT_TOTAL], stat);
+		return;
+	}
+	Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, again, g->i64, ""), 1);
+	Value fade = math_exp(g, LLVMBuildFSub(g->b, before, w.most, ""));
+	Value sum = times(g, stat, a->p.depth_line);
+	Loop columns = loop_begin(g, number(g, 0), number(g, a->p.depth), g->width);
+	Value at = sum_of(g, sum, columns.i);
+	Value x = load(a, a->local[AT_SUMS], at);
+	store(a, LLVMBuildFMul(g->b, x, splat(g, fade), ""), a->local[AT_SUMS], at);
+	loop_end(g, &columns);
+	store_one(a, LLVMBuildFMul(g->b, load_one(a, a->local[AT_TOTAL], stat), fade, ""),
+	          a->local[AT_TOTAL], stat);
+	loop_end(g, &once);
+	Value old =
+	    LLVMBuildSelect(g->b, again, load_one(a, a->local[AT_TOTAL], stat), real(a, 0), "");
+	store_one(a, LLVMBuildFAdd(g->b, old, total, ""), a->local[AT_TOTAL], stat);
+}
+
+typedef struct Finish {
+	const Attend *a;
+	int out;
+	const Index *row;
+	Value memory, place; // of the row's first element
+	Value factor, some;  // some: else zeros are stored; NULL: always
+} Finish;
+
+static void finish_columns(Gen *g, int n, const Index *unit, void *context)
+{
+	const Finish *f = context;
+	const Attend *a = f->a;
+	for (int u = 0; u < n; u++) {
+		Index idx[RANK];
+		unravel(g->vars, &a->batch, &a->p.lead, idx);
+		idx[a->p.lead.rank] = *f->row;
+		idx[a->p.lead.rank + 1] = unit[u];
+		Value x = load(a, f->memory, sum_of(g, f->place, index_value(g, &unit[u]).base));
+		x = LLVMBuildFMul(g->b, x, splat(g, f->factor), "");
+		store_out(g, f->out, idx, f->some ? choose(g, f->some, x, real_like(x, 0)) : x);
+	}
+}
+
+// Stores row `f->row` of an output.
+static void store_row(Finish *f, int64_t columns)
+{
+	Gen *g = f->a->g;
+	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, 1, finish_columns, f);
+}
+
+// Stores the outputs of row `stat` of the worker.
+static void finish_row(const Attend *a, const Index *query, Value stat)
+{
+	Gen *g = a->g;
+	Value total = load_one(a, a->local[AT_TOTAL], stat), some = NULL;
+	if (a->zeros)
+		some = LLVMBuildFCmp(g->b, LLVMRealOGT, total, real(a, 0), "");
+	for (int o = 0; o < g->kern->nout; o++) {
+		if (val(g->graph, g->kern->out[o])->op == O_attend) {
+			Finish f = {.a = a, .out = o, .row = query, .memory = a->local[AT_SUMS]};
+			f.place = times(g, stat, a->p.depth_line);
+			f.factor = LLVMBuildFDiv(g->b, real(a, 1), total, "");
+			f.some = some;
+			store_row(&f, a->p.depth);
+			continue;
+		}
+		Value stats[] = {load_one(a, a->local[AT_MOST], stat),
+		                 LLVMBuildFDiv(g->b, real(a, 1), total, "")};
+		Index idx[RANK];
+		unravel(g->vars, &a->batch, &a->p.lead, idx);
+		idx[a->p.lead.rank] = *query;
+		for (int k = 0; k < COUNT(stats); k++) {
+			idx[a->p.lead.rank + 1] = constant_index(k);
+			store_out(g, o, idx,
+			          some ? choose(g, some, stats[k], real(a, 0)) : stats[k]);
+		}
+	}
+}
+
+// The strip at queries `a->first`, whose numbers in the worker's part begin at `stat`.
+static void forward_strip(const Attend *a, Value score_tile, Value sum_tile, Value stat,
+                          Value again)
+{
+	Gen *g = a->g;
+	copy_rows(a, 0, a->first, number(g, a->s->height), a->local[AT_QUERIES], a->p.width_line,
+	          0);
+	Value panels =
+	    LLVMBuildUDiv(g->b, round_up(g, a->visible, a->p.panel), number(g, a->p.panel), "");
+	Value no = LLVMConstInt(g->i1, 0, 0);
+	multiply(a, score_tile, number(g, a->p.width), a->local[AT_QUERIES], a->local[AT_KEYS],
+	         a->p.panel * (a->p.width + 1), a->local[AT_SCORES], panels, no);
+	Loop rows = loop_begin(g, number(g, 0), number(g, a->s->height), 1);
+	Row r = row_at(a, rows.i, number(g, 0));
+	prefetch_rows(a, sum_of(g, a->first, rows.i));
+	soften_row(a, &r, sum_of(g, stat, rows.i), again);
+	loop_end(g, &rows);
+	if (!a->p.depth)
+		return;
+	multiply(a, sum_tile, a->visible, a->local[AT_SCORES], a->local[AT_VALUES],
+	         a->p.panel * (a->s->depth + 1),
+	         element(a, a->local[AT_SUMS], times(g, stat, a->p.depth_line)),
+	         panels_of(a, a->p.depth), again);
+}
+
+static void go_to_keys(Attend *a, Value block)
+{
+	Gen *g = a->g;
+	a->first_key = a->p.blocks == 1 ? number(g, 0) : times(g, block, a->s->depth);
+	a->keys = least(g, number(g, a->s->depth), minus(g, number(g, a->p.keys), a->first_key));
+}
+
+static void go_to_strip(Attend *a, Value first)
+{
+	a->first = first;
+	a->visible = visible_to(a, sum_of(a->g, first, number(a->g, a->s->height - 1)));
+}
+
+// Begins a loop over the heads of a group.
+static Loop heads_begin(Attend *a, Value group)
+{
+	Gen *g = a->g;
+	Value first = times(g, group, a->s->batches);
+	Loop heads =
+	    loop_begin(g, first, end_after(g, first, a->s->batches, number(g, a->p.batch)), 1);
+	a->batch = uniform_index(g, heads.i, a->p.batch, 1);
+	a->next = row_index_of(a, sum_of(g, heads.i, number(g, 1)), a->p.batch);
+	return heads;
+}
+
+// A worker has some strips of queries of some heads.
+static void forward(Attend *a)
+{
+	Gen *g = a->g;
+	const AttendSizes *p = &a->p;
+	Value score_tile = tile_of(a, a->s->height, p->width_line, 1, p->panel, p->score_line);
+	Value sum_tile = tile_of(a, a->s->height, p->score_line, 1, p->panel, p->depth_line);
+	Value part = LLVMBuildURem(g->b, g->worker, number(g, p->parts), "");
+	Value group = LLVMBuildUDiv(g->b, g->worker, number(g, p->parts), "");
+	Value begin = times(g, part, a->s->strips);
+	Value end = end_after(g, begin, a->s->strips, number(g, p->strips));
+	Value blocks = number(g, p->blocks);
+	if (a->causal && p->blocks > 1) { // those that the last query sees
+		Value last = least(g, times(g, end, a->s->height), number(g, p->queries));
+		Value seen = sum_of(g, last, shift_of(a));
+		blocks =
+		    LLVMBuildUDiv(g->b, round_up(g, seen, a->s->depth), number(g, a->s->depth), "");
+	}
+	Loop heads = heads_begin(a, group);
+	Loop block = loop_begin(g, number(g, 0), blocks, 1);
+	go_to_keys(a, block.i);
+	pack_columns(a, 1, a->local[AT_KEYS], p->panel * (p->width + 1), a->v->attr->x);
+	if (p->depth)
+		copy_rows(a, 2, a->first_key, a->keys, a->local[AT_VALUES],
+		          p->panel * (a->s->depth + 1), p->panel);
+	Value again = LLVMBuildICmp(g->b, LLVMIntNE, block.i, number(g, 0), "");
+	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, block.i, minus(g, blocks, number(g, 1)), "");
+	Loop strip = loop_begin(g, begin, end, 1);
+	go_to_strip(a, times(g, strip.i, a->s->height));
+	Value stat = times(g, minus(g, strip.i, begin), a->s->height);
+	forward_strip(a, score_tile, sum_tile, stat, again);
+	Value rows = end_after(g, a->first, a->s->height, number(g, p->queries));
+	rows = LLVMBuildSelect(g->b, done, minus(g, rows, a->first), number(g, 0), "");
+	Loop row = loop_begin(g, number(g, 0), rows, 1);
+	Index query = uniform_index(g, sum_of(g, a->first, row.i), p->queries, 1);
+	finish_row(a, &query, sum_of(g, stat, row.i));
+	loop_end(g, &row);
+	loop_end(g, &strip);
+	loop_end(g, &block);
+	loop_end(g, &heads);
+}
+
+// ---- gradients ------------------------------------------------------------------------
+
+enum { GRADIENT = 3, STATS, DELTA }; // operands
+
+typedef struct Slope {
+	Value most, share, delta; // share: of exp(score - most)
+} Slope;
+
+// Turns scores into probabilities, and gradients of the probabilities into those of the scores.
+static void slope_at(const Attend *a, const Row *r, Value at, Value mask, void *context)
+{
+	Gen *g = a->g;
+	const Slope *s = context;
+	Value place = sum_of(g, r->line, at), shown;
+	Value x = scores_at(a, r, load(a, a->local[AT_SCORES], place), at, mask, &shown);
+	x = math_exp(g, LLVMBuildFSub(g->b, x, splat(g, s->most), ""));
+	x = LLVMBuildFMul(g->b, x, splat(g, s->share), "");
+	if (a->zeros) {
+		Value none = LLVMBuildFCmp(g->b, LLVMRealOEQ, s->share, real(a, 0), "");
+		x = choose(g, none, real_like(x, 0), x);
+	}
+	Value slope = load(a, a->local[AT_SLOPES], place);
+	slope = LLVMBuildFMul(g->b, x, LLVMBuildFSub(g->b, slope, splat(g, s->delta), ""), "");
+	Value used = mask && shown ? both(g, mask, shown) : mask ? mask : shown;
+	store(a, x, a->local[AT_SCORES], place);
+	store(a, used ? choose(g, used, slope, real_like(x, 0)) : slope, a->local[AT_SLOPES],
+	      place);
+}
+
+typedef struct Tiles {
+	Value score, weight, dq, dk, dv;
+} Tiles;
+
+// Computes the probabilities of the strip at `a->first`, line `line` of its block, and adds to its
+// part of dq.
+static void backward_strip(const Attend *a, const Tiles *t, Value line, Value again)
+{
+	Gen *g = a->g;
+	const AttendSizes *p = &a->p;
+	Value no = LLVMConstInt(g->i1, 0, 0);
+	Value panels =
+	    LLVMBuildUDiv(g->b, round_up(g, a->visible, p->panel), number(g, p->panel), "");
+	Value scores = times(g, line, p->score_line);
+	multiply(a, t->score, number(g, p->width),
+	         element(a, a->local[AT_QUERIES], times(g, line, p->width_line)), a->local[AT_KEYS],
+	         p->panel * (p->width + 1), element(a, a->local[AT_SCORES], scores), panels, no);
+	multiply(a, t->weight, number(g, p->depth),
+	         element(a, a->local[AT_GRADIENTS], times(g, line, p->depth_line)),
+	         a->local[AT_VALUES], p->panel * (p->depth + 1),
+	         element(a, a->local[AT_SLOPES], scores), panels, no);
+	// A tile of keys may take columns that no row of the strip sees.
+	Value end = sum_of(g, a->visible, number(g, a->s->key_height));
+	end = least(g, round_up(g, end, g->width), number(g, p->score_line / g->width * g->width));
+	if (!a->causal)
+		end = round_up(g, a->visible, g->width);
+	Loop rows = loop_begin(g, number(g, 0), number(g, a->s->height), 1);
+	Row r = row_at(a, rows.i, line);
+	prefetch_rows(a, sum_of(g, a->first, rows.i));
+	Index zero = constant_index(0), one = constant_index(1);
+	Slope s = {.most = at_element(a, a->v->in[STATS], &r.query, &zero),
+	           .share = at_element(a, a->v->in[STATS], &r.query, &one),
+	           .delta = at_element(a, a->v->in[DELTA], &r.query, &zero)};
+	each_key(a, &r, end, slope_at, &s);
+	loop_end(g, &rows);
+	multiply(a, t->dq, a->visible, element(a, a->local[AT_SLOPES], scores),
+	         a->local[AT_KEY_ROWS], p->panel * (a->s->depth + 1),
+	         element(a, a->local[AT_DQ], times(g, a->first, p->width_line)),
+	         panels_of(a, p->width), again);
+}
+
+// Adds to dk and dv what the block of `queries` rows from a->first on gives.
+static void add_keys(const Attend *a, const Tiles *t, Value queries, Value again)
+{
+	Gen *g = a->g;
+	const AttendSizes *p = &a->p;
+	Loop keys = loop_begin(g, number(g, 0), a->keys, a->s->key_height);
+	Value from = number(g, 0); // the first query that sees one of them
+	if (a->causal) {
+		Value key = sum_of(g, a->first_key, keys.i);
+		from = clamp(g, minus(g, minus(g, key, shift_of(a)), a->first), queries);
+	}
+	Value steps = minus(g, queries, from);
+	Value scores = sum_of(g, times(g, from, p->score_line), keys.i);
+	multiply(a, t->dv, steps, element(a, a->local[AT_SCORES], scores),
+	         element(a, a->local[AT_GRADIENTS], times(g, from, p->depth_line)), p->panel,
+	         element(a, a->local[AT_DV], times(g, keys.i, p->depth_line)),
+	         panels_of(a, p->depth), again);
+	multiply(a, t->dk, steps, element(a, a->local[AT_SLOPES], scores),
+	         element(a, a->local[AT_QUERIES], times(g, from, p->width_line)), p->panel,
+	         element(a, a->local[AT_DK], times(g, keys.i, p->width_line)),
+	         panels_of(a, p->width), again);
+	loop_end(g, &keys);
+}
+
+// Stores `count` rows of local memory as rows from `first` on of the outputs that are `op`.
+static void store_rows(const Attend *a, Op op, int part, int64_t line, Value first, Value count,
+                       double factor)
+{
+	Gen *g = a->g;
+	for (int o = 0; o < g->kern->nout; o++) {
+		const Val *v = val(g->graph, g->kern->out[o]);
+		if (v->op != op)
+			continue;
+		Loop rows = loop_begin(g, number(g, 0), count, 1);
+		Index row =
+		    uniform_index(g, sum_of(g, first, rows.i), v->shape.dim[a->p.lead.rank], 1);
+		Finish f = {.a = a, .out = o, .row = &row, .memory = a->local[part]};
+		f.place = times(g, rows.i, line);
+		f.factor = real(a, factor);
+		store_row(&f, last_dim(&v->shape));
+		loop_end(g, &rows);
+	}
+}
+
+// A worker has some heads: the sums over queries and those over keys are its own.
+static void backward(Attend *a)
+{
+	Gen *g = a->g;
+	const AttendSizes *p = &a->p;
+	const Sched *s = a->s;
+	Tiles t = {.score = tile_of(a, s->height, p->width_line, 1, p->panel, p->score_line),
+	           .weight = tile_of(a, s->height, p->depth_line, 1, p->panel, p->score_line),
+	           .dq = tile_of(a, s->height, p->score_line, 1, p->panel, p->width_line),
+	           .dk = tile_of(a, s->key_height, 1, p->score_line, p->width_line, p->width_line),
+	           .dv = tile_of(a, s->key_height, 1, p->score_line, p->depth_line, p->depth_line)};
+	int64_t rows = s->strips * s->height;
+	Loop heads = heads_begin(a, g->worker);
+	Loop block = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
+	go_to_keys(a, block.i);
+	Value again = LLVMBuildICmp(g->b, LLVMIntNE, block.i, number(g, 0), "");
+	pack_columns(a, 1, a->local[AT_KEYS], p->panel * (p->width + 1), a->v->attr->x);
+	pack_columns(a, 2, a->local[AT_VALUES], p->panel * (p->depth + 1), 1);
+	copy_rows(a, 1, a->first_key, a->keys, a->local[AT_KEY_ROWS], p->panel * (s->depth + 1),
+	          p->panel);
+	Value begin = number(g, 0); // the first block of queries that sees a key
+	if (a->causal) {
+		begin = clamp(g, minus(g, a->first_key, shift_of(a)), number(g, p->queries));
+		begin = LLVMBuildUDiv(g->b, begin, number(g, rows), "");
+	}
+	Loop part = loop_begin(g, begin, number(g, p->parts), 1);
+	Value first = times(g, part.i, rows);
+	Value count = least(g, number(g, rows), minus(g, number(g, p->queries), first));
+	copy_rows(a, 0, first, number(g, rows), a->local[AT_QUERIES], p->width_line, 0);
+	copy_rows(a, GRADIENT, first, number(g, rows), a->local[AT_GRADIENTS], p->depth_line, 0);
+	Loop strip = loop_begin(g, number(g, 0), count, s->height);
+	go_to_strip(a, sum_of(g, first, strip.i));
+	backward_strip(a, &t, strip.i, again);
+	loop_end(g, &strip);
+	a->first = first;
+	add_keys(a, &t, count, LLVMBuildICmp(g->b, LLVMIntNE, part.i, begin, ""));
+	loop_end(g, &part);
+	store_rows(a, O_attend_dk, AT_DK, p->width_line, a->first_key, a->keys, a->v->attr->x);
+	store_rows(a, O_attend_dv, AT_DV, p->depth_line, a->first_key, a->keys, 1);
+	loop_end(g, &block);
+	store_rows(a, O_attend_dq, AT_DQ, p->width_line, number(g, 0), number(g, p->queries),
+	           a->v->attr->x);
+	loop_end(g, &heads);
+}
+
+void emit_attend(Gen *g)
+{
+	const Val *v = val(g->graph, g->kern->root);
+	int bias = attention_bias(v->op);
+	Attend a = {.g = g,
+	            .s = g->kern->sched,
+	            .v = v,
+	            .p = attend_sizes(g->graph, g->kern, g->target->machine),
+	            .type = v->type,
+	            .elem = elem_type(g, v->type),
+	            .bias = v->nin > bias ? v->in[bias] : 0,
+	            .shown = v->nin > bias + 1 ? v->in[bias + 1] : 0,
+	            .causal = v->attr->i[0],
+	            .zeros = v->attr->i[1]};
+	for (int k = 0; k < AT_PARTS; k++)
+		if (a.p.local[k])
+			a.local[k] = local_memory(g, a.p.local[k] * a.p.bytes);
+	if (a.p.back)
+		backward(&a);
+	else
+		forward(&a);
+}

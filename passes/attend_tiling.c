@@ -1,0 +1,38 @@
+// attend_tiling.c: chooses tile and block sizes of attention.
+// Like those of products, they are a function of shapes and the machine alone. Forward, the scores
+// of a strip of queries and a block of keys stay in the first-level cache; backward, those of a
+// block of each stay in the second.
+#include "tiling.h"
+
+// Rows of a tile, at most `high`, so that strips of them cover n evenly.
+static int64_t even_height(int64_t n, int64_t high)
+{
+	return ceil_div(n, ceil_div(n, high));
+}
+
+void tile_attention(Scheduler *t)
+{
+	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 256, BACK_QUERIES = 140 };
+	const Machine *machine = t->machine;
+	Sched *s = t->sched;
+	s->partition = P_heads;
+	AttendSizes p = attend_sizes(t->graph, t->kern, machine);
+	s->vectors = machine->vectors * machine->lanes / p.lanes;
+	int64_t high = (machine->rows * machine->vectors + machine->vectors) / s->vectors - 1;
+	s->height = even_height(p.queries, MAX(1, high)); // wider elements take more registers
+	s->unroll = machine->unroll;
+	p = attend_sizes(t->graph, t->kern, machine);
+	int64_t blocks = ceil_div(p.keys, p.back ? BACK_KEYS : KEYS);
+	s->depth = ceil_div(ceil_div(p.keys, blocks), p.panel) * p.panel;
+	s->key_height = even_height(MIN(s->depth, p.keys), MAX(1, high));
+	int64_t strips = ceil_div(p.queries, s->height);
+	int64_t parts = ceil_div(strips * s->height, p.back ? BACK_QUERIES : QUERIES);
+	s->strips = ceil_div(strips, parts);
+	p = attend_sizes(t->graph, t->kern, machine);
+	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
+	s->batches = MAX(1, p.batch / groups);
+	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
+	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * p.bytes;
+	s->ahead_rows = s->batches > 1 && read <= machine->l2 / 4 && (p.back || p.parts == 1);
+	s->local = p.local_bytes;
+}

@@ -1,0 +1,144 @@
+// attend.c: checks the kernels of attention, forward and backward, against its definition.
+// They equal the evaluator on the widest vectors of this machine and on narrower ones, with workers
+// in any order, and store nothing of the size of the scores.
+#include "emitted.h"
+#include <string.h>
+
+// Operands by shape, and attention of q, k, v and, if they have shapes, b and p.
+static const struct Case {
+	const char *name, *type, *q, *k, *v, *rest, *attributes;
+	bool whole; // it has kernels of its own
+} cases[] = {
+    {"square", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "", "0.2, 0, 0", true},
+    {"odd sizes", "f32", "4,37,19", "4,45,19", "4,45,23", "", "0.2, 0, 0", true},
+    {"few columns", "f32", "5,40,8", "5,40,8", "5,40,8", "", "0.4, 0, 0", true},
+    {"one column", "f32", "5,40,1", "5,40,1", "5,40,1", "", "1, 0, 0", false},
+    {"many columns", "f32", "4,30,256", "4,50,256", "4,50,200", "", "0.06, 0, 0", true},
+    {"many keys", "f32", "4,33,16", "4,700,16", "4,700,16", "", "1, 0, 0", true},
+    {"many queries", "f32", "4,610,16", "4,70,16", "4,70,16", "", "1, 0, 0", true},
+    {"causal", "f32", "2,2,150,16", "2,2,150,16", "2,2,150,16", "", "1, 1, 0", true},
+    {"causal, more keys", "f32", "4,40,16", "4,610,16", "4,610,16", "", "1, 1, 0", true},
+    {"causal, long", "f32", "4,1100,8", "4,1100,8", "4,1100,8", "", "1, 1, 1", true},
+    {"f64", "f64", "4,70,20", "4,150,20", "4,150,24", "", "0.5, 1, 0", true},
+    {"a head of keys for several", "f32", "2,6,40,16", "2,1,50,16", "2,1,50,16", "", "0.3, 0, 0",
+     true},
+    {"bias", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "b : input f32[1,2,40,50]", "0.3, 0, 0",
+     true},
+    {"bias of keys, causal", "f32", "2,2,60,16", "2,2,150,16", "2,2,150,16",
+     "b : input f32[2,1,1,150]", "0.3, 1, 0", true},
+    {"hidden keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16",
+     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]", "0.3, 0, 0", true},
+    {"queries without keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "none", "0.3, 0, 1",
+     true},
+    {"all keys hidden by -1e30", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "far", "0.3, 0, 0",
+     true},
+    {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false},
+    {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false},
+};
+
+static char *text_of(Arena *arena, const struct Case *c)
+{
+	Text t = {.arena = arena};
+	bool none = !strcmp(c->rest, "none"), far = !strcmp(c->rest, "far");
+	bool slots = *c->rest && !none && !far;
+	say(&t, "graph attention\nslot q : input %s[%s]\nslot k : input %s[%s]\n", c->type, c->q,
+	    c->type, c->k);
+	say(&t, "slot v : input %s[%s]\n%s%s%s", c->type, c->v, slots ? "slot " : "",
+	    slots ? c->rest : "", slots ? "\n" : "");
+	const char *more = strstr(c->rest, "slot p") ? ", b, p" : slots ? ", b" : "";
+	if (none || far) { // of every third query
+		say(&t, "%%1 = iota(; 2, [1,1,40,50]) : i64[1,1,40,50]\n");
+		say(&t, "%%2 = eq(mod(%%1, 3), 0) : b8[1,1,40,50]\n");
+		say(&t, "%%3 = select(%%2, %s, 0) : f32[1,1,40,50]\n", none ? "-inf" : "-1e30");
+		more = ", %3";
+	}
+	say(&t, "out y = attend(q, k, v%s; %s)\n", more, c->attributes);
+	return t.at;
+}
+
+// The gradients of q, k and v of sum(y * cotangent).
+static Graph *with_gradients(Arena *arena, const Graph *g, const Machine *machine)
+{
+	const Graph *loss = cotangent_pass(arena, g, NULL);
+	bool *want = NEWS(arena, bool, loss->slots.count);
+	for (int s = 0; s < 3; s++)
+		want[s] = true;
+	return graph_live(arena, grad_pass(arena, loss, want, machine));
+}
+
+static Array *slots_of(Arena *arena, const Graph *g)
+{
+	Array *slot = random_slots(arena, g, 1, 2);
+	for (int s = 0; s < g->slots.count; s++)
+		for (int64_t i = 0; is_float(slot[s].type) && i < count_of(&slot[s].shape); i++)
+			slot[s].f[i] = g->slots.at[s].type == E_f64 ? slot[s].f[i] / 2
+			                                            : (float)(slot[s].f[i] / 2);
+	return slot;
+}
+
+static int64_t slot_rows(const Graph *g, const char *name)
+{
+	const Shape *s = &g->slots.at[find_slot(g, name)].shape;
+	return s->dim[s->rank - 2];
+}
+
+// Returns how many kernels of attention there are; -1: a kernel stores values of pairs of a query
+// and a key.
+static int kernels_of(Arena *arena, const Graph *g, const Machine *machine)
+{
+	const Plan *p = plan_graph(arena, g, "grad", machine);
+	int64_t queries = slot_rows(g, "q"), keys = slot_rows(g, "k");
+	bool pairs = false;
+	int n = 0;
+	verify_plan(p);
+	for (int k = 0; k < p->kerns.count; k++) {
+		const Kern *kern = &p->kerns.at[k];
+		n += kern->kind == L_attend;
+		for (int o = 0; o < kern->nout; o++) {
+			const Shape *s = &val(p->graph, kern->out[o])->shape;
+			pairs |= s->rank > 2 && count_of(s) > queries * keys &&
+			         s->dim[s->rank - 2] * s->dim[s->rank - 1] == queries * keys;
+		}
+	}
+	return pairs ? -1 : n;
+}
+
+static int check(const struct Case *c, const char *mask)
+{
+	Arena *arena = arena_new();
+	const Target *target = target_named(arena, "cpu", mask);
+	const char *what = format(arena, "%s [%s]", c->name, mask ? mask : "");
+	const Graph *g = parse_graph(arena, c->name, text_of(arena, c), book_builtin());
+	g = with_gradients(arena, g, target_machine(target));
+	int failed = 0, kernels = kernels_of(arena, g, target_machine(target));
+	const double *error = graph_errors(arena, g, slots_of(arena, g), target, what);
+	double limit = strcmp(c->type, "f64") ? 2e-5 : 1e-13;
+	for (int o = 0; o < g->outs.count; o++) {
+		double most = strcmp(g->outs.at[o].name, "loss") ? limit : 300 * limit;
+		if (error[o] <= most)
+			continue;
+		printf("FAILED %s, %s: error %g\n", what, g->outs.at[o].name, error[o]);
+		failed = 1;
+	}
+	if (c->whole ? kernels != 2 : kernels > 0) {
+		printf("FAILED %s: %d kernels of attention\n", what, kernels);
+		failed = 1;
+	}
+	arena_free(arena);
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
+	int failed = 0, tried = 0;
+	for (int m = 0; m < COUNT(masks); m++)
+		for (int i = 0; i < COUNT(cases); i++) {
+			if (argc > 1 && strcmp(argv[1], cases[i].name))
+				continue;
+			failed += check(&cases[i], masks[m]);
+			tried++;
+		}
+	printf("%d attentions on %d machines, %d wrong\n", tried, COUNT(masks), failed);
+	return failed || !tried;
+}
