@@ -7,7 +7,7 @@
 // that depend on data, and the body of a loop, which would compute it twice, have none.
 static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const Ref *in)
 {
-	bool fixed = true;
+	bool fixed = count_of(&val(g, in[1])->shape) > 0; // it has keys
 	for (int k = 0; k < v->nin; k++)
 		fixed &= !is_dynamic(g, in[k]);
 	return fixed && s->first_fixed < 0 && (v->nin < 4 || !s->from_needs[v->in[3]]) &&

@@ -130,6 +130,8 @@ static const char *const cases[] = {
     "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 = attend(x, y, z, w; 0.5, 0, 1)",
     "x:2,3,4 y:2,5,4 z:2,5,6 w:2,3,5 = attend(x, y, z, w; 0.5, 1, 0)",
     "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 p:2,1,5 = attend(x, y, z, w, p; 0.5, 0, 0)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 i:1,3,5 = attend(x, y, z, cast(i; f64); 0.5, 1, 0)",
+    "x:2,3,4 y:1,5,4 z:2,5,6 i:1,3,5 p:2,1,5 = attend(x, y, z, cast(i; f64), p; 0.5, 0, 1)",
 };
 
 static Array out_named(Arena *arena, const Graph *g, const Array *slot, const char *name)
@@ -190,7 +192,7 @@ static void check_ties(Arena *arena)
 	Array slot[SLOTS];
 	Graph *g = case_loss(arena, "x:2,3 = maxpool(x; 1)", slot);
 	memcpy(slot[0].f, x, sizeof x);
-	Graph *with = grad_pass(arena, g, &(bool){true});
+	Graph *with = grad_pass(arena, g, &(bool){true}, NULL);
 	Array found = out_named(arena, with, slot, "grad:x");
 	for (int i = 0; i < COUNT(x); i++)
 		CHECK((found.f[i] != 0) == (i == 0), "gradient of element %d of ties is %g", i,
@@ -245,6 +247,7 @@ void test_gradients(void)
 		           slot, 1e-9);
 		check_text(arena, cases[i], with, slot);
 		mark_lines(book->grads, g, seen);
+		mark_lines(book->composites, g, seen);
 		mark_lines(book->composites, with, seen);
 		arena_free(arena);
 	}
