@@ -44,6 +44,16 @@ static void cut_rows(Scheduler *t, int64_t rows, int64_t size)
 
 static void block_map(Scheduler *t)
 {
+	Turn turn;
+	if (t->machine->threads == 1 && t->kern->kind == L_map && t->kern->nout == 1 &&
+	    same_shape(&val(t->graph, t->kern->out[0])->shape, &t->kern->space) &&
+	    t->machine->lanes <= SQUARE &&
+	    find_turn(t->scratch, t->graph, &t->inside, t->kern->out[0], &turn)) {
+		t->sched->turned = t->sched->units = 1;
+		cut_rows(t, turn.rows * ceil_div(turn.count, t->machine->lanes),
+		         turn.columns * t->machine->lanes);
+		return;
+	}
 	Groups groups = space_groups(t);
 	int64_t count = count_of(&t->kern->space);
 	int64_t columns = groups.n ? groups.size[groups.n - 1] : 1;

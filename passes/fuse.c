@@ -72,6 +72,7 @@ static void add_effort(Effort *sum, Effort more)
 {
 	sum->depth += more.depth;
 	sum->windows |= more.windows;
+	sum->turned |= more.turned;
 }
 
 static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
@@ -251,8 +252,8 @@ static bool join(Fuse *f, int p, int c)
 		return false;
 	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
 	if (first->member.count + second->member.count > MOST ||
-	    first->effort.depth + second->effort.depth > DEEPEST ||
-	    !combine(f, first, second, &both))
+	    first->effort.depth + second->effort.depth > DEEPEST || first->effort.turned ||
+	    second->effort.turned || !combine(f, first, second, &both))
 		return false;
 	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))

@@ -2,6 +2,7 @@
 // Marks reductions, dots, scatters, running sums, outputs and stores, and maps that cost more to
 // recompute than to keep. A reduction over the few elements of a window counts as a map. A marked
 // value is stored only if another kernel reads it.
+#include "index.h"
 #include "passes.h"
 
 enum {
@@ -20,6 +21,8 @@ typedef struct Want { // how a value is used
 	bool stretch; // broadcast
 	bool moved;   // read at other indices than its own
 	bool panel;   // operand of a dot, scatter or running sum
+	bool mapped;  // a map or reduction reads it, at its own index
+	bool factor;  // a dot reads it
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -63,6 +66,8 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				               count_of(&v->shape) >= 2 * count_of(&u->shape);
 				of->moved |= w->moved || (v->op != O_reshape && !widens);
 			} else {
+				of->mapped |= own_index;
+				of->factor |= v->op == O_dot;
 				of->stretch |=
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
 				of->moved |= !own_index;
@@ -168,6 +173,40 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
 }
 
+typedef struct Stored {
+	const Graph *g;
+	const bool *cut;
+} Stored;
+
+static bool is_expression(const void *stored, Ref r)
+{
+	const Stored *s = stored;
+	const Val *v = val(s->g, r);
+	return !s->cut[r] && v->op != O_slot && v->op != O_const;
+}
+
+// Returns r, or what it reshapes, if that is a large value in memory with its axes in another order
+// and to read it where it is used takes an element at a time; else 0. A product can pack an operand
+// that is contiguous either way.
+static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
+{
+	enum { MANY = 1 << 13 };
+	const Val *v = val(g, r);
+	Stored stored = {g, cut};
+	Inside inside = {is_expression, &stored};
+	Turn turn;
+	if (prims[v->op].cls != C_move || !(w->mapped || w->factor) || count_of(&v->shape) < MANY)
+		return 0;
+	for (; v->op == O_reshape && is_expression(&stored, v->in[0]); v = val(g, r))
+		r = v->in[0];
+	Arena *scratch = arena_within(g->arena);
+	bool turned = find_turn(scratch, g, &inside, r, &turn);
+	if (w->factor && turn.nacross == 1 && turn.across[0] == v->shape.rank - 2)
+		turned = false;
+	arena_free(scratch);
+	return turned ? r : 0;
+}
+
 bool *materialize_pass(Arena *arena, const Graph *g, Effort **effort)
 {
 	const int *live = graph_uses(arena, g);
@@ -181,6 +220,9 @@ bool *materialize_pass(Arena *arena, const Graph *g, Effort **effort)
 		cone[r] = cone_of(g, r, cone, cut, want);
 		cut[r] = is_cut(val(g, r), &want[r], &cone[r], reduces_windows(g, val(g, r)));
 		(*effort)[r] = cone[r].effort;
+		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
+		cut[turned] |= turned > 0;
+		(*effort)[turned].turned = turned > 0;
 	}
 	return cut;
 }

@@ -195,6 +195,7 @@ bool reduces_windows(const Graph *, const Val *);
 typedef struct Effort { // of an expression, down to memory
 	int depth;
 	bool windows; // it reduces windows
+	bool turned;  // a copy by squares, a kernel of its own
 } Effort;
 // Returns by Ref whether a value is in memory, and the cost of its expression.
 bool *materialize_pass(Arena *, const Graph *, Effort **);

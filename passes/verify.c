@@ -191,6 +191,11 @@ static void check_schedule(const Contents *c)
 	}
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
+	Turn turn;
+	Inside inside = {is_computed, c};
+	if (s->turned && (kern->kind != L_map || s->partition != P_rows ||
+	                  !find_turn(c->arena, p->graph, &inside, kern->out[0], &turn)))
+		fail(p->name, "kernel %d: it is no copy that turns a value", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
 	else if (s->partition == P_heads)

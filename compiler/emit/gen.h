@@ -62,6 +62,7 @@ typedef struct Gen {
 // The emitters by kind of kernel. Each writes the body of a launch by the schedule.
 void emit_map(Gen *); // map, row and col: row.c
 void emit_row(Gen *);
+void emit_turn(Gen *); // map, by squares: turn.c
 void emit_dot(Gen *);
 void emit_attend(Gen *);
 void emit_scatter(Gen *); // and running sums
@@ -292,7 +293,7 @@ struct Tile {
 // another.
 Value tile_function(const Gen *, const Tile *);
 
-void transpose_vectors(Gen *, Value *v); // pack.c: a square of vectors
+void transpose_vectors(Gen *, Value *v); // turn.c: as many vectors as one has lanes
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 

@@ -78,28 +78,6 @@ static void copy_panels(Dot *d, Value first, Value end)
 	loop_end(g, d->b_rows ? &steps : &panels);
 }
 
-// By exchanging blocks, each time of half the size.
-void transpose_vectors(Gen *g, Value *v)
-{
-	int n = g->width;
-	for (int half = n / 2; half > 0; half /= 2)
-		for (int i = 0; i < n; i++) {
-			if (i & half)
-				continue;
-			Value low[64], high[64], a = v[i], b = v[i + half];
-			for (int l = 0; l < n; l++) {
-				low[l] = LLVMConstInt(g->i32,
-				                      (unsigned)(l & half ? n + l - half : l), 0);
-				high[l] = LLVMConstInt(g->i32,
-				                       (unsigned)(l & half ? n + l : l + half), 0);
-			}
-			v[i] = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(low, (unsigned)n),
-			                              "");
-			v[i + half] = LLVMBuildShuffleVector(
-			    g->b, a, b, LLVMConstVector(high, (unsigned)n), "");
-		}
-}
-
 // Transposes full vectors of k, and copies the rest of the block.
 static void transpose_panels(Dot *d)
 {

@@ -338,6 +338,10 @@ void emit_map(Gen *g)
 		single_end(g, &single);
 		return;
 	}
+	if (kern->sched->turned) {
+		emit_turn(g);
+		return;
+	}
 	int64_t count = count_of(&kern->space);
 	if (kern->sched->flat)
 		s->groups = (Groups){.n = 1, .last = {kern->space.rank - 1}, .size = {count}};

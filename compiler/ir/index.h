@@ -93,6 +93,20 @@ bool windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, doubl
 // False if the rows of the left operand are no windows, or too irregular.
 bool find_patch(Arena *, const Graph *, const Inside *, const Val *dot, const DotSizes *, Patch *);
 
+// ---- turn.c -----------------------------------------------------------------------------
+
+enum { SQUARE = 16 }; // elements of a vector, at most
+typedef struct Turn {
+	Ref from; // what is copied
+	// Axes along which it is contiguous, the innermost first, and their elements.
+	int nacross, across[RANK];
+	int64_t count;
+	int lanes;             // the first of the axes along which the copy is contiguous
+	int64_t columns, rows; // their elements, and those of all other axes
+} Turn;
+// False if `out` is no copy of a value in memory, or is contiguous where that is.
+bool find_turn(Arena *, const Graph *, const Inside *, Ref out, Turn *);
+
 // ---- coalesce.c: axes that can be merged ----------------------------------------------
 
 typedef struct Groups {

@@ -1,0 +1,125 @@
+// turn.c: emits copies that turn a value, square by square, in registers.
+#include "gen.h"
+#include <string.h>
+
+// By exchanging blocks, each time of half the size.
+void transpose_vectors(Gen *g, Value *v)
+{
+	int n = g->width;
+	for (int half = n / 2; half > 0; half /= 2)
+		for (int i = 0; i < n; i++) {
+			if (i & half)
+				continue;
+			Value low[64], high[64], a = v[i], b = v[i + half];
+			for (int l = 0; l < n; l++) {
+				low[l] = LLVMConstInt(g->i32,
+				                      (unsigned)(l & half ? n + l - half : l), 0);
+				high[l] = LLVMConstInt(g->i32,
+				                       (unsigned)(l & half ? n + l : l + half), 0);
+			}
+			v[i] = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(low, (unsigned)n),
+			                              "");
+			v[i + half] = LLVMBuildShuffleVector(
+			    g->b, a, b, LLVMConstVector(high, (unsigned)n), "");
+		}
+}
+
+typedef struct Copy {
+	const Turn *t;
+	Index idx[RANK]; // of the row
+	Value across;    // the first position of the square across the lanes
+} Copy;
+
+// Sets the entries of idx at a position across the lanes.
+static void set_across(Gen *g, const Copy *c, const Index *position, Index *idx)
+{
+	const Shape *space = &g->kern->space;
+	Index left = *position;
+	for (int i = 0; i < c->t->nacross; i++) {
+		Index quotient;
+		split_index(g->vars, &left, space->dim[c->t->across[i]], &quotient,
+		            &idx[c->t->across[i]]);
+		left = quotient;
+	}
+}
+
+static void set_lanes(Gen *g, const Copy *c, const Index *position, Index *idx)
+{
+	const Shape *space = &g->kern->space;
+	Shape lanes = shape_of(space->rank - c->t->lanes, space->dim + c->t->lanes);
+	unravel(g->vars, position, &lanes, idx + c->t->lanes);
+}
+
+// Loads a vector across the lanes of `unit` for each of them, and stores one along them for each
+// position across.
+static void copy_square(Gen *g, const Copy *c, const Index *unit)
+{
+	const Val *out = val(g->graph, g->kern->out[0]);
+	Index idx[RANK], place;
+	memcpy(idx, c->idx, sizeof idx);
+	Value v[64], first = index_value(g, unit).base;
+	int64_t across = MIN(g->width, c->t->count);
+	Value mask = across < g->width ? first_lanes(g, across) : NULL;
+	Index lanes = lane_index(g, c->across, c->t->count, 1, mask);
+	set_across(g, c, &lanes, idx);
+	for (int j = 0; j < g->width; j++) {
+		Value own = least(g, sum_of(g, first, number(g, j)), number(g, c->t->columns - 1));
+		Index column = uniform_index(g, own, c->t->columns, 1);
+		Ref from = g->kern->out[0];
+		Index in[RANK];
+		set_lanes(g, c, &column, idx);
+		memcpy(in, idx, sizeof in);
+		if (!locate(g->vars, g->graph, &g->computed, &from, in, &place))
+			never("a copy");
+		Lanes at = index_value(g, &place);
+		at.most = count_of(&out->shape);
+		v[j] = load_lanes(g, out->type, location_address(g, from), &at);
+	}
+	transpose_vectors(g, v);
+	set_lanes(g, c, unit, idx);
+	for (int i = 0; i < across; i++) {
+		Value own = sum_of(g, c->across, number(g, i));
+		Index position = uniform_index(g, own, c->t->count, 1);
+		set_across(g, c, &position, idx);
+		for (int o = 0; o < g->kern->nout; o++) // one value, perhaps in several places
+			store_out(g, o, idx, v[i]);
+	}
+}
+
+static void copy_squares(Gen *g, int n, const Index *unit, void *context)
+{
+	for (int u = 0; u < n; u++)
+		copy_square(g, context, &unit[u]);
+}
+
+// A worker has rows of squares. The last of a row begins so early that it is complete, if the row
+// is as long as a square.
+void emit_turn(Gen *g)
+{
+	Turn t;
+	if (!find_turn(g->arena, g->graph, &g->computed, g->kern->out[0], &t))
+		never("a copy that turns");
+	Copy c = {.t = &t};
+	const Shape *space = &g->kern->space;
+	int64_t squares = ceil_div(t.count, g->width), rows = t.rows * squares;
+	int64_t block = g->kern->sched->rows;
+	Value first = times(g, g->worker, block);
+	Loop loop = loop_begin(g, first, end_after(g, first, block, number(g, rows)), 1);
+	Index row =
+	    uniform_index(g, LLVMBuildUDiv(g->b, loop.i, number(g, squares), ""), t.rows, 1);
+	Value square = LLVMBuildURem(g->b, loop.i, number(g, squares), "");
+	c.across = least(g, times(g, square, g->width), number(g, MAX(0, t.count - g->width)));
+	for (int a = space->rank - 1; a >= 0; a--) {
+		c.idx[a] = constant_index(0);
+		bool other = a < t.lanes;
+		for (int i = 0; i < t.nacross; i++)
+			other &= t.across[i] != a;
+		if (!other)
+			continue;
+		Index quotient;
+		split_index(g->vars, &row, space->dim[a], &quotient, &c.idx[a]);
+		row = quotient;
+	}
+	g->ops->lane_loop(g, number(g, 0), number(g, t.columns), t.columns, 1, copy_squares, &c);
+	loop_end(g, &loop);
+}

@@ -1,0 +1,49 @@
+// turn.c: finds copies that turn a value: its contiguous axes are not those of the copy.
+// Such a copy goes by squares: vectors along axes of the operand are loaded, and stored along axes
+// of the result.
+#include "index.h"
+
+// Adds axes before the last whose strides continue from 1, until they fill a square.
+static void take_across(Turn *t, const Shape *space, const int64_t *stride, bool *taken)
+{
+	int last = space->rank - 1;
+	while (last > 0 && space->dim[last] == 1)
+		last--;
+	t->count = 1;
+	for (bool more = true; more && t->count < SQUARE;) {
+		more = false;
+		for (int a = 0; a < last && !more; a++)
+			if (!taken[a] && space->dim[a] > 1 && stride[a] == t->count) {
+				t->across[t->nacross++] = a;
+				t->count *= space->dim[a];
+				taken[a] = more = true;
+			}
+	}
+}
+
+bool find_turn(Arena *arena, const Graph *g, const Inside *inside, Ref out, Turn *t)
+{
+	Vars *w = vars_new(arena);
+	const Shape *space = &val(g, out)->shape;
+	Index axis[RANK], idx[RANK], place;
+	int64_t stride[RANK];
+	bool taken[RANK] = {false};
+	*t = (Turn){.from = out, .columns = 1, .rows = 1};
+	for (int a = 0; a < space->rank; a++)
+		axis[a] = idx[a] = some_index(w, space->dim[a]);
+	if (!inside->holds(inside->context, out) || !locate(w, g, inside, &t->from, idx, &place))
+		return false;
+	for (int a = 0; a < space->rank; a++) {
+		stride[a] = stride_along(w, &place, &axis[a]);
+		if (stride[a] == IRREGULAR)
+			return false;
+	}
+	take_across(t, space, stride, taken);
+	int a = space->rank - 1;
+	for (; a >= 0 && !taken[a] && t->columns < SQUARE; a--)
+		t->columns *= space->dim[a];
+	t->lanes = a + 1;
+	for (; a >= 0; a--)
+		t->rows *= taken[a] ? 1 : space->dim[a];
+	return t->count >= SQUARE / 4 && t->columns >= SQUARE / 2;
+}
