@@ -241,11 +241,25 @@ static Ref sink(void *layout, Graph *g, const Val *v, const Ref *in)
 	return sunk ? sunk : put_as(g, v, in);
 }
 
-Graph *layout_pass(Arena *arena, const Graph *from)
+// True if a value that is no product reads a permute.
+static bool has_chain(const Graph *g)
 {
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		for (int k = 0; k < v->nin; k++)
+			if (val(g, v->in[k])->op == O_permute && v->op != O_dot)
+				return true;
+	}
+	return false;
+}
+
+const Graph *layout_pass(Arena *arena, const Graph *from)
+{
+	if (!has_chain(from))
+		return from;
 	Graph *to = graph_like(arena, from);
 	to->plain = DECOMPOSED_ALL;
 	Layout layout = layout_start(arena, from);
 	copy_graph(to, from, NULL, sink, &layout);
-	return to;
+	return graph_live(arena, to);
 }

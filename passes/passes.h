@@ -186,7 +186,7 @@ bool has_loop(const Graph *);
 // ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
 // Attention that has a kernel on the machine (NULL: none has) stays.
 Graph *decompose_pass(Arena *, const Graph *, const Machine *);
-Graph *layout_pass(Arena *, const Graph *);
+const Graph *layout_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------

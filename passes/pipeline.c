@@ -35,7 +35,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = graph_live(arena, decompose_pass(arena, g, unit->machine));
 		return;
 	case PASS_layout:
-		unit->graph = graph_live(arena, layout_pass(arena, g));
+		unit->graph = layout_pass(arena, g);
 		return;
 	case PASS_transpose_dot:
 		unit->graph = graph_live(arena, transpose_dot_pass(arena, g));

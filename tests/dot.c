@@ -142,6 +142,10 @@ static const struct Case {
      "%1 = window(x; [1,5,3,1,1,1,1, 2,6,3,1,1,1,1, 3,4,3,1,1,1,1], 0) : "
      "f32[2,5,6,4,4,3,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,2,3,5,6,7,4]); [240,108]), w)\n"},
+    {"windows wider than their image", 63,
+     "graph narrow\nslot x : input f32[3,1,8,7]\nslot w : input f32[63,20]\n"
+     "%1 = window(x; [1,1,3,1,1,1,1, 2,6,3,1,1,0,1], 0) : f32[3,1,6,7,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [18,63]), w)\n"},
     {"windows by groups", 45,
      "graph groups\nslot x : input f32[2,3,5,9,8]\nslot w : input f32[1,3,45,33]\n"
      "%1 = window(x; [3,9,3,1,1,1,1, 4,8,3,1,1,1,1], 0) : f32[2,3,5,9,8,3,3]\n"

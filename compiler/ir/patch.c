@@ -110,7 +110,7 @@ bool find_patch(Arena *arena, const Graph *g, const Inside *inside, const Val *d
 		return false;
 	const Shape *shape = &val(g, patch->from)->shape;
 	for (int a = 0; a < shape->rank; a++)
-		for (int t = 0; shape->dim[a] > 1 && t < idx[a].n; t++) {
+		for (int t = 0; t < idx[a].n; t++) {
 			Place place;
 			if (!digit_place(w, idx[a].term[t].var, &place))
 				return false;
