@@ -218,9 +218,9 @@ static void choose_group(Tiling *d)
 {
 	Sched *s = d->t->sched;
 	const Digits *row = &d->patch.row;
-	int64_t unit[] = {s->run, s->height / s->run}, group = 1, best = 1;
+	int64_t group = 1, best = 1;
 	for (int i = 0; i < row->n; i++) {
-		group *= ceil_div(row->at[i].extent, i < 2 ? unit[i] : 1);
+		group *= ceil_div(row->at[i].extent, strip_digits(s, i));
 		s->group = group;
 		update(d);
 		if (s->strips % group == 0 && d->p.strip_size * d->p.bytes <= d->t->machine->l2 / 4)

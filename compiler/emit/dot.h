@@ -25,11 +25,6 @@ typedef struct Dot {
 // ---- dot.c ----------------------------------------------------------------------------
 
 Value first_row(Dot *, Value strip);
-// Returns how many digits i of the rows a strip of windows has.
-static inline int64_t strip_digits(const Sched *s, int i)
-{
-	return i == 0 ? s->run : i == 1 ? s->height / s->run : 1;
-}
 void go_to_block(Dot *, Value block); // of k
 
 // ---- pack.c ---------------------------------------------------------------------------

@@ -40,7 +40,7 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 // of the windows that `row` describes, at the `count` indices that they come from. Element (o, k)
 // of the window is operand index i = (o s + k d - b) / u, so the sum at i is over k, at o = (i u +
 // b - k d) / s. If o and k are merged into one axis with K elements per o, this index is o K + k =
-// (i u K + k (s - d K) + b K) / s: a window of the windows. The division is exact exactly for
+// (i u K + k (s - d K) + b K) / s: a window of the windows. The division is exact only for
 // integer o if K and s are coprime; K is padded with zeros until they are. Without dilation, an
 // index meets only every s-th element of a window: with i + b = p s + f and k = q s + f the sum is
 // over q, at o = p - q. So for each of these phases f, s is 1.

@@ -17,9 +17,9 @@ static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 {
 	Patch *box = &p->patch;
 	Digits *all[] = {&box->row, &box->step};
-	int64_t unit[] = {s->run, s->height / s->run}, strips = s->group, steps = s->depth;
+	int64_t strips = s->group, steps = s->depth;
 	for (int i = 0; i < box->row.n; i++)
-		box->row.at[i].taken = taken_digits(&box->row.at[i], i < 2 ? unit[i] : 1, &strips);
+		box->row.at[i].taken = taken_digits(&box->row.at[i], strip_digits(s, i), &strips);
 	for (int i = 0; i < box->step.n; i++)
 		box->step.at[i].taken = taken_digits(&box->step.at[i], 1, &steps);
 	int64_t each = 1, line = MAX(lanes, 64 / p->bytes);
@@ -55,9 +55,7 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	const Digits *row = &p->patch.row, *step = &p->patch.step;
 	p->strips = 1;
 	for (int i = 0; i < row->n; i++)
-		p->strips *= ceil_div(row->at[i].extent, i == 0   ? s->run
-		                                         : i == 1 ? s->height / s->run
-		                                                  : 1);
+		p->strips *= ceil_div(row->at[i].extent, strip_digits(s, i));
 	p->chunk = p->k;
 	for (int i = step->n - 1; i >= 0; i--)
 		if (step->at[i].taken < step->at[i].extent)

@@ -260,6 +260,11 @@ typedef struct DotSizes {
 	int64_t partials;               // bytes of work before the partial results
 	int64_t sums, strip, panel;     // bytes of local memory
 } DotSizes;
+// Returns how many digits i of the rows a strip of windows has.
+static inline int64_t strip_digits(const Sched *s, int i)
+{
+	return i == 0 ? s->run : i == 1 ? s->height / s->run : 1;
+}
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
