@@ -68,25 +68,38 @@ static void choose_lines(Tiling *d)
 		}
 }
 
-// A block of k has all steps if its panel stays in L2, else few digits of the outermost kind.
-static void choose_steps(Tiling *d)
+// A block of k has at most so many steps: few digits of the outermost kind.
+static void choose_steps(Tiling *d, int64_t most)
 {
 	Sched *s = d->t->sched;
-	const Machine *machine = d->t->machine;
 	const Digits *step = &d->patch.step;
-	int64_t most = machine->l2 * 5 / 8 / (d->p.width * d->p.bytes);
-	if (d->p.k > most)
-		most = machine->depth;
 	s->depth = 1;
 	for (int i = 0; i < step->n && s->depth == step->at[i].each; i++) {
 		int64_t digits = MAX(1, MIN(step->at[i].extent, most / step->at[i].each));
 		digits = ceil_div(step->at[i].extent, ceil_div(step->at[i].extent, digits));
 		s->depth *= digits;
 	}
-	int64_t inner = step->at[0].extent;
-	s->unroll = MIN(inner, machine->unroll);
-	for (int64_t n = 2 * machine->unroll; inner % s->unroll && n > 1; n--)
+	int64_t inner = step->at[0].extent, unroll = d->t->machine->unroll;
+	s->unroll = MIN(inner, unroll);
+	for (int64_t n = 2 * unroll; inner % s->unroll && n > 1; n--)
 		s->unroll = inner % n ? s->unroll : n;
+}
+
+// What it costs to pack a patch, in elements for each row and step: lines of its box come from
+// different places of memory.
+static double patch_cost(const Tiling *d)
+{
+	enum { LINE = 4 }; // in vectors
+	const Patch *box = &d->p.patch;
+	const Sched *s = d->t->sched;
+	int64_t lines = 1;
+	int last = val(d->t->graph, box->from)->shape.rank - 1;
+	while (last > 0 && box->size[last] == 1)
+		last--;
+	for (int a = 0; a < last; a++)
+		lines *= box->size[a];
+	return (double)(lines * (ceil_div(box->size[last], d->p.lanes) + LINE) * d->p.lanes) /
+	       (double)(s->group * s->height * s->depth);
 }
 
 static void look_at_operand(Tiling *d, int o)
@@ -109,6 +122,13 @@ static bool near(const Tiling *d, int64_t stride)
 	return d->p.k * stride * d->p.bytes <= d->t->machine->l2 / 4;
 }
 
+// Strips that are copied together fill a third of L2.
+static void choose_group(Tiling *d)
+{
+	int64_t most = d->t->machine->l2 / 3 / (d->p.strip_size * d->p.bytes);
+	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
+}
+
 // a is read in place where k is contiguous and rows do not meet in one set of L1, or where its rows
 // are and few panels meet it.
 static void choose_a(Tiling *d)
@@ -117,10 +137,7 @@ static void choose_a(Tiling *d)
 	Sched *s = d->t->sched;
 	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
 		s->a = W_patch;
-		s->group = 1;
 		choose_lines(d);
-		choose_steps(d);
-		update(d);
 		return;
 	}
 	Stride a = d->stride[0];
@@ -136,8 +153,7 @@ static void choose_a(Tiling *d)
 	bool in_order = a.along == 1 || (a.down == 1 && near(d, a.along) && held >= d->p.k);
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
 	update(d);
-	int64_t most = d->t->machine->l2 / 4 / (d->p.strip_size * d->p.bytes);
-	s->group = s->a == W_copy ? MAX(1, MIN(32, most)) : 1;
+	choose_group(d);
 }
 
 // True if the launch before may pack operand o for all workers: what it packs is not large, and has
@@ -157,8 +173,7 @@ static double passes(const Tiling *d, int o, int64_t times, Packing way)
 	if (way == W_place)
 		return 0.3 * (double)times;
 	if (way == W_patch)
-		return (double)(times * d->p.strip_size) /
-		       (double)(d->t->sched->height * d->p.chunk);
+		return (double)times * patch_cost(d);
 	return times > 1 && can_share(d, o) ? 1.5 + 0.25 * (double)times : (double)times;
 }
 
@@ -170,64 +185,106 @@ static void choose_parts(Tiling *d, int64_t wanted)
 	Sched *s = d->t->sched;
 	int64_t size = d->p.strips * s->height * d->p.panels * d->p.width * d->p.bytes;
 	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.k / LONG));
+	s->parts = 0;
 	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)
 		return;
 	s->parts = ceil_div(d->p.blocks, ceil_div(d->p.blocks, parts));
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
-// L2, and so do waiting sums.
-static void choose_split(Tiling *d)
+// L2, and so do waiting sums. Returns the cost.
+static double choose_split(Tiling *d)
 {
-	enum { WORTH = 1 << 20 };
+	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
 	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->t->machine->l2 / 2;
 	int64_t cap = MAX(1, half / (s->depth * p->width * p->bytes));
 	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
+	int64_t unit = s->a == W_patch ? s->group : 1, units = ceil_div(p->strips, unit);
 	choose_parts(d, wanted);
-	wanted = ceil_div(wanted, MAX(1, s->parts));
+	double least_cost = 0, adding = 0;
+	if (p->blocks > 1)
+		adding = UPDATE / (double)s->depth + (double)s->parts * ADD / (double)p->k;
+	wanted = MAX(1, (wanted + s->parts / 2) / MAX(1, s->parts));
 	s->batches = MAX(1, MIN(p->batch / wanted, p->batch * WORTH / flops));
-	double least_cost = 0;
+	s->panels = 0;
 	for (int64_t columns = ceil_div(p->panels, cap); columns <= p->panels; columns++) {
 		int64_t each = ceil_div(p->panels, columns);
 		if (ceil_div(p->panels, each) != columns)
 			continue;
-		int64_t rows = MIN(p->strips, ceil_div(wanted, columns * p->batch));
+		int64_t rows = MIN(units, ceil_div(wanted, columns * p->batch));
 		int64_t waiting = ceil_div(p->m * each * p->width * p->bytes, half);
 		if (p->blocks > 1)
-			rows = MAX(rows, MIN(p->strips, waiting));
-		int64_t strips = ceil_div(p->strips, rows);
-		rows = ceil_div(p->strips, strips);
+			rows = MAX(rows, MIN(units, waiting));
+		int64_t own = ceil_div(units, rows);
+		if (ceil_div(units, own) * columns * p->batch < wanted)
+			own = MAX(1, units / rows);
+		rows = ceil_div(units, own);
 		double cost = (double)p->n * passes(d, 1, rows, W_copy) +
-		              (double)p->m * passes(d, 0, columns, (Packing)s->a);
+		              (double)p->m * passes(d, 0, columns, (Packing)s->a) +
+		              (double)(p->m * p->n) * adding;
 		if (rows * columns * p->batch < wanted)
 			cost += 1e3 * (double)(p->n + p->m);
 		if (s->panels && cost >= least_cost)
 			continue;
 		least_cost = cost;
 		s->panels = each;
-		s->strips = strips;
+		s->strips = own * unit;
 	}
+	update(d);
+	return least_cost;
+}
+
+// Strips that share a patch, in a block of k: parts of a line, all lines of an image, or more, as
+// far as their box fits in a quarter of L2.
+static void choose_patch(Tiling *d)
+{
+	const double MISFIT = 1e30;
+	const Machine *machine = d->t->machine;
+	Sched *s = d->t->sched, best = *s;
+	const Digits *row = &d->patch.row;
+	int64_t group = 1, longest = machine->l2 * 5 / 8 / (d->p.width * d->p.bytes);
+	if (d->p.k > longest)
+		longest = machine->depth;
+	double least_cost = 0;
+	for (int i = 0; i <= row->n; i++) {
+		for (int64_t most = longest, depth = 0; most > 0; most = most * 2 / 3) {
+			s->group = group;
+			choose_steps(d, most);
+			if (s->depth == depth)
+				continue;
+			depth = s->depth;
+			update(d);
+			bool fits = d->p.strip_size * d->p.bytes <= machine->l2 / 4;
+			if (!fits && least_cost)
+				continue;
+			double cost = choose_split(d) + (fits ? 0 : MISFIT);
+			if (least_cost && cost >= least_cost)
+				continue;
+			least_cost = cost;
+			best = *s;
+		}
+		if (i < row->n)
+			group *= ceil_div(row->at[i].extent, strip_digits(s, i));
+	}
+	*s = best;
 	update(d);
 }
 
-// As many strips as a quarter of L2 has room for share a patch: parts of a line, all lines of an
-// image, or more.
-static void choose_group(Tiling *d)
+// Each step copies a piece of a row of memory to the strips of a group. Blocks of fewer steps have
+// longer pieces, where one worker alone copies a strip.
+static void choose_pieces(Tiling *d)
 {
+	enum { FEWEST = 128, LONG = 16 }; // steps, strips
 	Sched *s = d->t->sched;
-	const Digits *row = &d->patch.row;
-	int64_t group = 1, best = 1;
-	for (int i = 0; i < row->n; i++) {
-		group *= ceil_div(row->at[i].extent, strip_digits(s, i));
-		s->group = group;
+	while (s->a == W_copy && d->p.across == 1 && s->depth >= 2 * FEWEST &&
+	       s->group < MIN(LONG, s->strips)) {
+		s->depth = ceil_div(s->depth / 2, d->p.lanes) * d->p.lanes;
 		update(d);
-		if (s->strips % group == 0 && d->p.strip_size * d->p.bytes <= d->t->machine->l2 / 4)
-			best = group;
+		choose_group(d);
+		choose_split(d);
 	}
-	s->group = best;
-	update(d);
 }
 
 // True if the launch before packs operand o, because several groups of workers need it.
@@ -252,10 +309,11 @@ void tile_product(Scheduler *t)
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
-	choose_split(&d);
-
 	if (s->a == W_patch)
-		choose_group(&d);
+		choose_patch(&d);
+	else
+		choose_split(&d);
+	choose_pieces(&d);
 
 	// b is read in place when few strips meet it, and every panel is complete.
 	Stride a = d.stride[0], b = d.stride[1];

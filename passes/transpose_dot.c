@@ -2,6 +2,7 @@
 // permute(reshape(dot(a, b))) that moves an axis of a to the end becomes permute(reshape(dot(b',
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
 // weights have this form.
+#include "index.h"
 #include "passes.h"
 
 typedef struct Swap {
@@ -64,6 +65,15 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	return false;
 }
 
+// True if the left operand is windows, which overlap: on the right each would be packed alone.
+static bool has_windows(const Swap *t, const Val *dot)
+{
+	const Val *v = val(t->from, dot->in[0]);
+	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
+		v = val(t->from, v->in[0]);
+	return v->op == O_window && windows_overlap(v);
+}
+
 // Returns the permute v of a dot as a permute of the swapped dot; 0 if that is no better.
 static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 {
@@ -76,7 +86,8 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 	int right = split_axis(full, rank, dot->shape.dim[rows + 1]);
 	int left = right < 0 ? -1 : split_axis(full, right, dot->shape.dim[rows]);
 	int last = last_wide(&v->shape, 0, rank);
-	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(full, left, right))
+	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(full, left, right) ||
+	    has_windows(t, dot))
 		return 0;
 	Shape shape = *full;
 	int64_t perm[RANK];

@@ -166,6 +166,16 @@ static const struct Case {
      "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : f32[6,7,7,150,3,3]\n"
      "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [294,1350]) : f32[294,1350]\n"
      "out y = dot(permute(%2; [1,0]), g)\n"},
+    {"the gradient of a kernel with steps, in parts", 1000,
+     "graph stepped\nslot x : input f32[4,41,42,30]\nslot g : input f32[1680,70]\n"
+     "%1 = window(x; [1,20,3,2,1,0,1, 2,21,3,2,1,1,1], 0) : f32[4,20,21,30,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [1680,270]) : f32[1680,270]\n"
+     "out y = dot(permute(%2; [1,0]), g)\n"},
+    {"the gradient of a large kernel", 162,
+     "graph large\nslot x : input f32[2,9,9,60]\nslot g : input f32[162,520]\n"
+     "%1 = window(x; [1,9,3,1,1,1,1, 2,9,3,1,1,1,1], 0) : f32[2,9,9,60,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [162,540]) : f32[162,540]\n"
+     "out y = dot(permute(%2; [1,0]), g)\n"},
     {"a long sum of a small result", 40000,
      "graph long_small\nslot a : input f32[40000,9]\nslot b : input f32[40000,33]\n"
      "out y = dot(permute(a; [1,0]), b)\n"},

@@ -39,7 +39,8 @@ static void check_case(const char *name, const char *text)
 		composite |= prims[val(after, r)->op].cls == C_composite;
 		moved |= moves_last(after, r);
 	}
-	bool right = worst < 1e-6 && !composite && !moved;
+	bool windows = strstr(text, "window") != NULL; // stay on the left
+	bool right = worst < 1e-6 && !composite && moved == windows;
 	printf("%s%s: off by %.2g%s%s\n", right ? "" : "FAILED ", name, worst,
 	       composite ? ", a composite is left" : "",
 	       moved ? ", a product is read across its last axis" : "");

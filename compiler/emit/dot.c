@@ -433,6 +433,7 @@ void emit_dot(Gen *g)
 	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k
 		d.tile.soon_row = s->a == W_copy ? s->depth : d.p.a_row;
 	}
+	d.a_rows = a.fixed && a.down == 1;
 	d.b_rows = b.fixed && b.along == 1;
 	d.parts = (Partials){.reduce = &s->reduce,
 	                     .keep = &s->keep,

@@ -11,6 +11,7 @@ typedef struct Dot {
 	const Val *v;
 	DotSizes p;
 	Tile tile;
+	bool a_rows;              // a is contiguous from row to row
 	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
 	Value panel, strip, sums; // memory
 	Value sum_tile;           // the function

@@ -116,7 +116,8 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	Gen *g = d->g;
 	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
-	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->p.k, 1);
+	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
+	Index column = uniform_index(g, at_step, d->p.k, 1);
 	Value place = times(g, steps.i, d->tile.loop[0].a_step);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
@@ -126,6 +127,9 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->p.m, 1, mask);
 		Value v = operand_at(d, 0, &lanes, &column);
 		keep(d, v, d->strip, sum_of(g, sum_of(g, own, place), number(g, r)));
+		if (d->a_rows)
+			g->ops->prefetch(g, in_place(d, 0, sum_of(g, row, number(g, r)), later),
+			                 false);
 	}
 	loop_end(g, &strips);
 	loop_end(g, &steps);

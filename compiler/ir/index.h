@@ -88,6 +88,7 @@ void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, cons
 
 // ---- patch.c ----------------------------------------------------------------------------
 
+bool windows_overlap(const Val *window);
 // Follows moves from element idx of r to the value under windows. False if there are none.
 bool windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
 // False if the rows of the left operand are no windows, or too irregular.

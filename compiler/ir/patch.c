@@ -73,7 +73,7 @@ static bool add_move(Digits *d, const Place *p, int axis, int64_t coef)
 	return true;
 }
 
-static bool overlaps(const Val *window)
+bool windows_overlap(const Val *window)
 {
 	bool any = false;
 	for (int i = 0; i < window->attr->n; i += 7)
@@ -93,7 +93,7 @@ bool windows_of(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *id
 		*r = v->in[0];
 		*fill = v->attr->x;
 		if (v->op == O_window)
-			return !n && overlaps(v);
+			return !n && windows_overlap(v);
 	}
 	return false;
 }
