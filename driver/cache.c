@@ -129,17 +129,18 @@ static Object *object_of(Arena *arena, const Key *key, const struct head *head, 
 
 Object *cache_find(const Session *session, const Key *key)
 {
+	Arena *arena = key->arena;
 	const char *path = cache_path(session);
 	int folder = path && key->count ? open_folder(path) : -1, file;
 	size_t size;
 	if (folder < 0)
 		return NULL;
-	const char *name = entry_name(session->arena, key);
+	const char *name = entry_name(arena, key);
 	Object *object = NULL;
 	file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (file >= 0) {
-		const struct head *head = read_entry(session->arena, file, &size);
-		object = head ? object_of(session->arena, key, head, size) : NULL;
+		const struct head *head = read_entry(arena, file, &size);
+		object = head ? object_of(arena, key, head, size) : NULL;
 		if (object) // the time of the last use, for eviction
 			futimens(file, NULL);
 		close(file);

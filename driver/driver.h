@@ -64,6 +64,7 @@ typedef enum Purpose { // what a model is read for; the first are enum amosc_pur
 
 typedef struct Session {  // a model file, and the options that it is compiled by
 	Arena *arena;     // freed at the end, which closes all that the session has opened
+	Arena *work;      // of models and programs: graphs, plans, objects
 	const char *name; // the command, in messages: amosc train
 	Purpose purpose;
 	const char *path, *other; // the model; a second file
@@ -79,6 +80,10 @@ typedef struct Session {  // a model file, and the options that it is compiled b
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------
+
+// Returns the arena of what is read and compiled, which may be freed before the session ends.
+Arena *work_arena(Session *);
+void free_work(Session *); // all models and programs
 
 // Reports a note, each text only once.
 void tell(const Session *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -242,9 +247,11 @@ double untrained_percent(const Model *); // of the elements of all weights
 const char *percent_text(Arena *, double);
 // Compiles the program and loads it into this process, with the initial contents of its slots.
 struct amos *open_program(Program *);
+// Frees all that was read and compiled. The open program stays, and the data attached to it.
+void release_program(Program *);
 // Writes a copy of the model's file with the weights of the open model, for inference unless
-// --keep-training is given.
-void write_open(const Program *, struct amos *, const char *path);
+// --keep-training is given. Reads the model again if the program was released.
+void write_open(Program *, struct amos *, const char *path);
 
 // ---- program_text.c: programs in the notation -----------------------------------------
 

@@ -14,7 +14,7 @@ const Graph *program_graph(const Program *p)
 // Adds an entry of the live values of `g`, as if printed and read back; g NULL: not read yet.
 static Entry *add_entry(Program *p, const char *name, const Graph *g)
 {
-	Arena *arena = p->session->arena;
+	Arena *arena = work_arena(p->session);
 	const Graph *live = g ? graph_live(arena, g) : NULL;
 	const Machine *machine = target_machine(target_of(p->session));
 	PUSH(arena, p->entries, ((Entry){.unit = {name, machine, live, NULL}}));
@@ -76,13 +76,13 @@ static const Graph *read_fewer(Program *p, Entry *e)
 // none).
 static void read_rest(Program *p, int64_t least)
 {
-	Session *session = p->session;
+	Arena *arena = work_arena(p->session);
 	int64_t batch = p->data ? p->data->batch : 0,
 	        sizes[] = {p->data ? amos_data_eval_samples(p->data) % batch : 0, least};
 	int first = p->entries.count;
 	for (int k = 0; k < COUNT(sizes); k++)
 		if (sizes[k] && !(k && sizes[k] == sizes[0]))
-			add_entry(p, format(session->arena, "eval:%lld", (long long)sizes[k]), NULL)
+			add_entry(p, format(arena, "eval:%lld", (long long)sizes[k]), NULL)
 			    ->samples = sizes[k];
 	run_on_entries(p, first, read_fewer);
 	if (p->data)
@@ -145,8 +145,9 @@ static void attach(Program *p)
 	int64_t inputs = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
-		slots[i] = (struct amos_slot){.name = s->name,
-		                              .file = s->file,
+		const char *file = s->file ? copy_string(arena, s->file) : NULL;
+		slots[i] = (struct amos_slot){.name = copy_string(arena, s->name),
+		                              .file = file,
 		                              .kind = s->kind,
 		                              .type = s->type,
 		                              .rank = s->shape.rank,
@@ -162,9 +163,9 @@ static void attach(Program *p)
 		for (int k = 0; k < unit->graph->slots.count; k++)
 			if (unit->graph->slots.at[k].kind == S_input)
 				say(&reads, "%d", slot_ref(unit->graph, k) != 0);
-		entries[i] = (struct amos_entry){.name = unit->name, .reads = reads.at};
+		entries[i] = (struct amos_entry){copy_string(arena, unit->name), .reads = reads.at};
 	}
-	*model = (struct amos_model){.name = g->name,
+	*model = (struct amos_model){.name = copy_string(arena, g->name),
 	                             .slots = slots,
 	                             .nslots = g->slots.count,
 	                             .entries = entries,
@@ -186,7 +187,7 @@ void attach_data(Program *p)
 // of grad keeps all.
 static const Graph *entry_loss(Program *p, Entry *e)
 {
-	Arena *arena = p->session->arena;
+	Arena *arena = work_arena(p->session);
 	const Graph *g = e->unit.graph;
 	const char *expr = choice(p->session, OPT_loss, NULL);
 	if (!strcmp(e->unit.name, "run"))
@@ -261,7 +262,7 @@ static void tell_untrained(const Session *session, const Model *m)
 static void pass_grad(Program *p)
 {
 	Session *session = p->session;
-	Arena *arena = session->arena;
+	Arena *arena = work_arena(session);
 	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
 	if (grad)
 		set_graph(grad, grad_pass(arena, grad->unit.graph,
@@ -300,7 +301,7 @@ static void pass_grad(Program *p)
 
 static void pass_step(Program *p)
 {
-	Arena *arena = p->session->arena;
+	Arena *arena = work_arena(p->session);
 	Entry *train = entry_named(p, "train");
 	if (!train)
 		return;
@@ -341,7 +342,7 @@ static Ref put_named_slot(void *context, Graph *to, const Val *v, const Ref *in)
 // first may have more: those of dropout.
 static const Graph *join_entry(Program *p, Entry *e)
 {
-	Arena *arena = p->session->arena;
+	Arena *arena = work_arena(p->session);
 	Joined joined = {e->unit.graph, e->samples, 0};
 	Graph *to = graph_like(arena, program_graph(p));
 	to->nodes = joined.from->nodes;
@@ -366,7 +367,8 @@ static void pass_join(Program *p)
 static void pass_object(Program *p)
 {
 	Session *session = p->session;
-	Plan **plans = NEWS(session->arena, Plan *, p->entries.count);
+	Arena *arena = work_arena(session);
+	Plan **plans = NEWS(arena, Plan *, p->entries.count);
 	for (int i = 0; i < p->entries.count; i++)
 		plans[i] = p->entries.at[i].unit.plan;
 	EmitOptions emit_options = {.target = target_of(session),
@@ -376,7 +378,7 @@ static void pass_object(Program *p)
 	                            .identity = p->identity,
 	                            .labels = p->labels,
 	                            .weights = p->weights};
-	p->object = emit(session->arena, p->entries.count, plans, &emit_options);
+	p->object = emit(arena, p->entries.count, plans, &emit_options);
 }
 
 // ---- programs -------------------------------------------------------------------------
@@ -393,7 +395,7 @@ void run_passes(Program *p, Pass last)
 		if (program_passes[p->next])
 			program_passes[p->next](p);
 		for (int i = 0; i < p->entries.count && !program_passes[p->next]; i++)
-			run_pass(p->session->arena, p->next, &p->entries.at[i].unit);
+			run_pass(work_arena(p->session), p->next, &p->entries.at[i].unit);
 	}
 }
 
@@ -454,10 +456,10 @@ struct amos *open_program(Program *p)
 	Jit *jit = jit_load(p->object);
 	at_end(session->arena, close_jit, jit);
 	struct amos_model *model = take_copy(session->arena, jit_model(jit), sizeof *model);
-	model->name = basename(program_graph(p)->name);
+	model->name = copy_string(session->arena, basename(program_graph(p)->name));
 	model->note = p->note ? p->note : "";
 	model->identity = p->identity ? p->identity : "";
-	model->labels = p->labels;
+	model->labels = p->labels ? copy_string(session->arena, p->labels) : NULL;
 	struct amos *open;
 	need_done(amos_open(model, choice_count(session, OPT_threads, 0),
 	                    choice_count(session, OPT_seed, 0), first_contents,
@@ -469,12 +471,23 @@ struct amos *open_program(Program *p)
 	return open;
 }
 
+void release_program(Program *p)
+{
+	free_work(p->session);
+	memset(&p->entries, 0, sizeof p->entries);
+	p->model = NULL;
+	p->object = NULL;
+	p->eta = NULL;
+}
+
 static const void *open_slot(void *open, int slot)
 {
 	return amos_slot_bytes(open, slot);
 }
 
-void write_open(const Program *p, struct amos *open, const char *path)
+void write_open(Program *p, struct amos *open, const char *path)
 {
+	if (!p->model)
+		p->model = read_entry(p, p->session->purpose == FOR_TRAINING);
 	write_model(p->model, path, chosen(p->session, OPT_keep_training), open_slot, open);
 }

@@ -113,7 +113,7 @@ static void add_graph(Key *key, const Graph *g, const NodeList *known)
 
 Key program_key(const Program *p)
 {
-	Arena *arena = p->session->arena;
+	Arena *arena = work_arena(p->session);
 	Key key = {.arena = arena};
 	const char *compiler = compiler_id(arena);
 	if (!compiler)

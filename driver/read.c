@@ -148,7 +148,7 @@ static Model *read_file(Session *session, const void *context)
 		copy_input();
 	if (!session->file)
 		session->file = parse_model(session->arena, session->path, options->loss);
-	return read_parsed(session->arena, session->file, options);
+	return read_parsed(work_arena(session), session->file, options);
 }
 
 // Fails if --loss does not suit the outputs that the file declares.
@@ -175,13 +175,13 @@ static void settle_graph(Session *session, Model *model, bool random)
 		fail("--bn", "the model has no BatchNormalization");
 	double rate = choice_part(session, OPT_dropout, NAN);
 	int added;
-	model->graph = dropout_pass(session->arena, model->graph, random, rate, &added);
+	model->graph = dropout_pass(model->arena, model->graph, random, rate, &added);
 	if (random && rate > 0 && !added)
 		fail("--dropout",
 		     "the model has no attention or MLP block without dropout of its own");
 	if (random && rate > 0)
-		PUSH(session->arena, model->notes,
-		     format(session->arena, "dropout of %g inserted at %d points", rate, added));
+		PUSH(model->arena, model->notes,
+		     format(model->arena, "dropout of %g inserted at %d points", rate, added));
 	int drawing = random ? -1 : drawing_node(model->graph);
 	if (drawing < 0)
 		return;

@@ -21,6 +21,19 @@ void tell(const Session *session, const char *fmt, ...)
 		session->listen(session->listener, text);
 }
 
+Arena *work_arena(Session *session)
+{
+	if (!session->work)
+		session->work = arena_within(session->arena);
+	return session->work;
+}
+
+void free_work(Session *session)
+{
+	arena_free(session->work);
+	session->work = NULL;
+}
+
 char *long_name(Arena *arena, OptionName option)
 {
 	char *name = copy_string(arena, options[option].name);

@@ -132,6 +132,11 @@ struct amos { // an open model, to be read only
 int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
 void amos_close(struct amos *); // NULL is allowed
+void amos_rest(struct amos *);  // gives scratch memory back to the system until the next call
+// Returns the bytes of memory that the process uses at the moment without the model's blocks: code,
+// libraries, data, stacks.
+int64_t amos_process_memory(const struct amos *);
+void amos_give_back(void); // gives other memory of the process back that is not in use
 
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none

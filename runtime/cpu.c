@@ -2,11 +2,14 @@
 // Invariant: workers may run on any thread in any order and compute the same, so results do not
 // depend on the number of threads. A call allocates nothing.
 #include "rt.h"
+#include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
 	ALIGN = 64,
@@ -296,6 +299,31 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
 	*to = m;
 	return AMOS_DONE;
+}
+
+void amos_rest(struct amos *m)
+{
+	madvise(m->scratch, (size_t)round_up(m->memory.scratch, PAGE), MADV_DONTNEED);
+}
+
+int64_t amos_process_memory(const struct amos *m)
+{
+	enum { SOME = 4096 };
+	unsigned char resident[SOME]; // by page
+	int64_t pages = 0, page = sysconf(_SC_PAGESIZE), n = (m->bytes + page - 1) / page;
+	FILE *file = fopen("/proc/self/statm", "re");
+	if (!file || fscanf(file, "%*d %" SCNd64, &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	for (int64_t i = 0, some; i < n && pages > 0; i += some) {
+		some = n - i < SOME ? n - i : SOME;
+		if (mincore(m->params + i * page, (size_t)(some * page), resident))
+			break;
+		for (int64_t k = 0; k < some; k++)
+			pages -= resident[k] & 1;
+	}
+	return pages > 0 ? pages * page : 0;
 }
 
 void amos_close(struct amos *m)

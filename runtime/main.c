@@ -142,18 +142,32 @@ static void print_result(const struct amos_result *r, int json)
 
 // ---- verbs ----------------------------------------------------------------------------
 
+// Returns the bytes of the outputs of entry `run`, which training leaves untouched.
+static int64_t idle_bytes(const struct amos_model *model)
+{
+	const struct amos_entry *run = amos_find_entry(model, "run");
+	int64_t bytes = 0;
+	for (int64_t i = 0; run && i < run->nouts; i++)
+		bytes += run->outs[i].bytes;
+	return bytes;
+}
+
 static int train(struct command *c, struct amos *m, struct amos_data *data)
 {
 	const struct amos_memory *b = &m->memory;
+	int64_t batch = b->batch - idle_bytes(m->model);
+	amos_give_back();
+	int64_t process = amos_process_memory(m);
 	struct amos_result result;
 	char why[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
 		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
-		        "batch and threads\n",
-		        m->model->note ? m->model->note : "", data->note, (double)b->total / 1e6,
+		        "batch and threads + %.1f process\n",
+		        m->model->note ? m->model->note : "", data->note,
+		        (double)(b->total - b->batch + batch + process) / 1e6,
 		        (double)b->params / 1e6, (double)b->state / 1e6, (double)b->scratch / 1e6,
-		        (double)(b->batch + b->pads) / 1e6);
+		        (double)(batch + b->pads) / 1e6, (double)process / 1e6);
 	c->options.fresh = !c->checkpoint;
 	int status = amos_train(m, data, &c->options, &result);
 	if (status)

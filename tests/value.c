@@ -31,25 +31,18 @@ static KnownList known_list(Arena *arena, const char *path, const char *name,
 KnownList read_value(Arena *arena, const char *path, const Input *as)
 {
 	Bytes bytes = open_file(arena, path)->bytes;
-	ProtobufCAllocator *allocator = unpack_into(arena);
 	KnownList list = {0};
 	const TensorProto *t = NULL;
 	const SequenceProto *s = NULL;
-	bool read = true;
 	if (as->optional) {
-		const OptionalProto *o = optional_proto__unpack(allocator, bytes.count, bytes.at);
-		read = o;
-		t = o ? o->tensor_value : NULL;
-		s = o ? o->sequence_value : NULL;
+		const OptionalProto *o = unpack(arena, path, &optional_proto__descriptor, bytes);
+		t = o->tensor_value;
+		s = o->sequence_value;
 	} else if (as->sequence) {
-		s = sequence_proto__unpack(allocator, bytes.count, bytes.at);
-		read = s;
+		s = unpack(arena, path, &sequence_proto__descriptor, bytes);
 	} else {
-		t = tensor_proto__unpack(allocator, bytes.count, bytes.at);
-		read = t;
+		t = unpack(arena, path, &tensor_proto__descriptor, bytes);
 	}
-	if (!read)
-		fail(path, "does not parse as the value of '%s'", as->name);
 	if (s)
 		return known_list(arena, path, as->name, s);
 	if (t)

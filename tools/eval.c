@@ -11,6 +11,8 @@ void verb_eval(Session *session)
 	Program *program = program_new(session, data);
 	attach_data(program);
 	struct amos *open = open_program(program);
+	release_program(program);
+	amos_give_back();
 	struct amos_result r;
 	need_done(amos_evaluate(open, data, &r));
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;

@@ -2,6 +2,7 @@
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static json_t *value_json(const Input *in, bool input)
 {
@@ -95,6 +96,61 @@ static json_t *model_json(Session *session, Model *listed, Model *model, const c
 	                 notes);
 }
 
+// ---- memory of training ---------------------------------------------------------------
+
+static const struct {
+	const char *name, *label;
+} parts[] = {{"parameters", "parameters"},   {"state", "state"},     {"scratch", "scratch"},
+             {"batch", "batch and threads"}, {"process", "process"}, {"training", "training"},
+             {"before", "before training"},  {"peak", "peak"}};
+
+// Compiles as train does, and returns the bytes of each part. Frees the models that were read.
+static json_t *memory_json(Session *session)
+{
+	free_work(session);
+	session->purpose = FOR_TRAINING;
+	Program *program = program_new(session, open_data(session));
+	program->runs = true;
+	attach_data(program);
+	const struct amos *open = open_program(program);
+	const struct amos_memory *m = &open->memory;
+	struct rusage usage;
+	release_program(program);
+	amos_give_back();
+	int64_t process = amos_process_memory(open), training = m->total + process,
+	        before = getrusage(RUSAGE_SELF, &usage) ? 0 : 1024 * (int64_t)usage.ru_maxrss;
+	const int64_t bytes[] = {m->params, m->state, m->scratch, m->batch + m->pads,
+	                         process,   training, before,     MAX(before, training)};
+	_Static_assert(COUNT(bytes) == COUNT(parts), "a part has its bytes");
+	json_t *all = json_object();
+	for (int i = 0; i < COUNT(parts); i++)
+		json_object_set_new(all, parts[i].name, json_integer(bytes[i]));
+	return all;
+}
+
+static void print_memory(const Session *session, const json_t *memory)
+{
+	printf("memory\n");
+	for (int i = 0; i < COUNT(parts); i++) {
+		double bytes = json_number_value(json_object_get(memory, parts[i].name));
+		printf("  %-40s %10s\n", parts[i].label, bytes_text(session->arena, bytes));
+	}
+}
+
+static void check_memory_options(const Session *session)
+{
+	enum { TRAINS = DROPS | ETA | STEP | SPLIT | MASK | TARGET | CACHE | WORK };
+	for (int i = 0; i < session->choices.count && !chosen(session, OPT_data); i++) {
+		OptionName option = session->choices.at[i].option;
+		if (options[option].group & TRAINS)
+			bad_usage(session,
+			          format(session->arena, "--%s does nothing without --data",
+			                 long_name(session->arena, option)));
+	}
+}
+
+// ---- text ------------------------------------------------------------------------------
+
 static const char *shape_words(Session *session, const json_t *one)
 {
 	Text text = {.arena = session->arena};
@@ -171,7 +227,11 @@ static void print_model(Session *session, const json_t *all)
 		printf("notes\n");
 	json_array_foreach (json_object_get(all, "notes"), i, one)
 		printf("  %s\n", json_string_value(one));
+	if (json_object_get(all, "memory"))
+		print_memory(session, json_object_get(all, "memory"));
 }
+
+// ---- the verb -------------------------------------------------------------------------
 
 static Model *listed_model(Session *session, const void *context)
 {
@@ -188,6 +248,7 @@ static Model *complete_model(Session *session, const void *context)
 void verb_inspect(Session *session)
 {
 	const char *failure = NULL;
+	check_memory_options(session);
 	Model *listed = attempt_read(session, listed_model, NULL, &failure);
 	if (!listed) { // the file's own loss may be the reason: an export does not read it
 		session->purpose = FOR_EXPORT;
@@ -197,6 +258,8 @@ void verb_inspect(Session *session)
 	Model *model = attempt_read(session, complete_model, NULL, &failure);
 	json_t *all = model_json(session, listed, model, failure);
 	keep_json(session, all);
+	if (chosen(session, OPT_data) && !failure)
+		json_object_set_new(all, "memory", memory_json(session));
 	if (chosen(session, OPT_json))
 		print_json(json_incref(all));
 	else

@@ -36,10 +36,6 @@ const char *bytes_text(Arena *, double bytes); // 3.2 MiB
 
 void generate(Session *); // amosc run --generate
 
-// ---- give_back.c: memory that training does not need ------------------------------------
-
-void give_memory_back(void);
-
 // ---- one file per verb ----------------------------------------------------------------
 
 #define VERB(name, ...) void verb_##name(Session *);

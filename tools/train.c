@@ -58,7 +58,6 @@ static void print_program(const Session *session, Program *p, const struct amos 
 {
 	Arena *arena = session->arena;
 	const Graph *g = program_graph(p);
-	const struct amos_memory *m = &open->memory;
 	int64_t parameters = 0;
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_param)
@@ -72,10 +71,20 @@ static void print_program(const Session *session, Program *p, const struct amos 
 	                      : format(arena, "compiled in %.2f s", p->object->seconds);
 	tell(session, "%lld parameters; %d kernels %s; %lld thread%s\n", (long long)parameters,
 	     p->object->kernels, how, threads, threads == 1 ? "" : "s");
-	tell(session, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
-	     bytes_text(arena, (double)m->total), bytes_text(arena, (double)m->params),
+}
+
+// After what compiling needed was given back.
+static void print_memory(const Session *session, const struct amos *open)
+{
+	Arena *arena = session->arena;
+	const struct amos_memory *m = &open->memory;
+	double process = (double)amos_process_memory(open);
+	tell(session,
+	     "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads + %s "
+	     "process\n",
+	     bytes_text(arena, (double)m->total + process), bytes_text(arena, (double)m->params),
 	     bytes_text(arena, (double)m->state), bytes_text(arena, (double)m->scratch),
-	     bytes_text(arena, (double)(m->pads + m->batch)));
+	     bytes_text(arena, (double)(m->pads + m->batch)), bytes_text(arena, process));
 }
 
 // True if the best evaluation was before the last step.
@@ -84,7 +93,7 @@ static bool has_better(const struct amos_result *r)
 	return isfinite(r->best.loss) && r->best.step != r->step;
 }
 
-static void print_json_result(const Model *model, const struct amos_result *r, const char *folder,
+static void print_json_result(json_t *untrained, const struct amos_result *r, const char *folder,
                               const char *trained, bool last)
 {
 	json_t *best = json_null();
@@ -93,9 +102,9 @@ static void print_json_result(const Model *model, const struct amos_result *r, c
 		                 number_json(r->best.loss), "eval_accuracy",
 		                 number_json(r->best.accuracy));
 	print_json(json_pack(
-	    "{so so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
-	    json_text(trained), "not_trained", untrained_json(model), "step", (json_int_t)r->step,
-	    "loss", number_json(r->loss), "accuracy", number_json(r->accuracy), "eval_loss",
+	    "{so so sO sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
+	    json_text(trained), "not_trained", untrained, "step", (json_int_t)r->step, "loss",
+	    number_json(r->loss), "accuracy", number_json(r->accuracy), "eval_loss",
 	    number_json(r->eval_loss), "eval_accuracy", number_json(r->eval_accuracy), "best", best,
 	    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
 	    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds, "stopped",
@@ -169,8 +178,12 @@ void verb_train(Session *session)
 	struct amos *open = open_program(program);
 	print_program(session, program, open, data);
 	struct amos_result result;
-	give_memory_back();
+	json_t *untrained = keep_json(session, untrained_json(program->model));
+	release_program(program);
+	amos_give_back();
+	print_memory(session, open);
 	need_done(amos_train(open, data, &options, &result));
+	amos_rest(open);
 	struct amos_checkpoint *best;
 	if (has_better(&result) && !last) {
 		need_done(amos_checkpoint_open(folder, false, &best));
@@ -182,7 +195,7 @@ void verb_train(Session *session)
 		need_done(amos_command_writes(folder, trained));
 	write_open(program, open, trained);
 	if (chosen(session, OPT_json))
-		print_json_result(program->model, &result, folder, trained, last);
+		print_json_result(untrained, &result, folder, trained, last);
 	else if (!chosen(session, OPT_quiet))
 		print_result(&result, trained, last);
 	char why[256];

@@ -341,9 +341,7 @@ File *parse_model(Arena *arena, const char *path, bool loss)
 	if (!file->bytes.count)
 		fail(path, "the file is empty");
 	allow(arena, path, check_nesting(path, file->bytes), file->bytes.count);
-	file->proto = model_proto__unpack(unpack_into(arena), file->bytes.count, file->bytes.at);
-	if (!file->proto)
-		fail(path, "not an ONNX file, or truncated: its bytes do not parse");
+	file->proto = unpack(arena, path, &model_proto__descriptor, file->bytes);
 	if (!file->proto->graph)
 		fail(path, "an ONNX file without a graph");
 	show_names(arena, &file->proto->base);

@@ -36,7 +36,6 @@ File *open_file(Arena *, const char *path); // "-": standard input, a regular fi
 Bytes named_bytes(const File *, const char *where, const char *name);
 // Returns the stored bytes of a tensor that lies in another file.
 Bytes outside_tensor(File *, const char *where, const TensorProto *);
-ProtobufCAllocator *unpack_into(Arena *); // for messages that live in the arena
 // Returns the type in which a graph computes values that a file declares as `onnx` (a
 // TensorProto.DataType): floats f32, Booleans b8, 32-bit integers i32, all other integers i64; -1
 // if there is none.
@@ -126,6 +125,9 @@ const ProtobufCFieldDescriptor *message_field(const Field *,
                                               const ProtobufCMessageDescriptor *kind);
 // Returns the number of nodes in all graphs. Fails if messages nest too deep to be unpacked.
 size_t check_nesting(const char *where, Bytes model);
+// Returns the message of type `kind` in `at`. Its fields of type bytes lie there, all else in the
+// arena. Fails if it does not parse.
+void *unpack(Arena *, const char *where, const ProtobufCMessageDescriptor *kind, Bytes at);
 
 // ---- initializers and what parameters lie in them -----------------------------------------
 

@@ -84,7 +84,7 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 		t->dims[a] = (int64_t)number_at(f, dims + 8 * a, 8);
 	t->data_type = type ? (int32_t)number_at(f, type, 4) : 0;
 	t->raw_data.len = count;
-	t->raw_data.data = take_copy(arena, bytes_at(f, raw, count), count);
+	t->raw_data.data = (uint8_t *)bytes_at(f, raw, count);
 	return t;
 }
 

@@ -79,22 +79,6 @@ Bytes named_bytes(const File *file, const char *where, const char *name)
 	                amos_input_beneath(file->folder, file->real_folder, name));
 }
 
-static void *unpack_take(void *arena, size_t bytes)
-{
-	return take(arena, bytes);
-}
-
-static void unpack_free(void *arena, void *block)
-{
-	(void)arena, (void)block; // the arena frees
-}
-
-ProtobufCAllocator *unpack_into(Arena *arena)
-{
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
-	return take_copy(arena, &allocator, sizeof allocator);
-}
-
 // ---- types and shapes -----------------------------------------------------------------
 
 int declared_type(int onnx)
@@ -308,7 +292,7 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
-	if ((uintptr_t)found.at % 8)
+	if ((uintptr_t)found.at % (uintptr_t)elems[stored].bytes)
 		found.at = take_copy(arena, found.at, found.count);
 	const Format *f = find_format(t->data_type);
 	Val v = {.type = (Elem)stored, .data = found.at};

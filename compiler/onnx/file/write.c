@@ -183,7 +183,7 @@ static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeP
 static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t)
 {
 	if (!t)
-		t = tensor_proto__unpack(unpack_into(w->arena), old->body.count, old->body.at);
+		t = unpack(w->arena, w->path, &tensor_proto__descriptor, old->body);
 	const uint64_t *cell = table_find(w->patches, &t, sizeof t);
 	const Patch *patch = cell ? (const Patch *)(uintptr_t)*cell : NULL;
 	int tensor = begin_field(p);

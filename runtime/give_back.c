@@ -1,8 +1,9 @@
-// give_back.c: gives memory back to the system that compiling needed and training does not.
+// give_back.c: gives memory back to the system that opening a model needed and running does not.
 // It is what the allocator keeps of freed memory, and pages of files, which the system reads again
-// if they are used: the model and its data, the compiler's code.
-#include "tool.h"
+// if they are used: the model and its data, the first weights of a compiled trainer, code.
+#include "amos.h"
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -10,6 +11,8 @@ typedef struct Mapping {
 	unsigned long from, to, file; // file: its number, or 0
 	char access[5];               // r-xp
 } Mapping;
+
+enum { LARGE = 2 << 20 }; // bytes of a mapping; smaller ones are of libraries in use
 
 // In /proc/self/smaps, a line with a range begins a mapping. Lines NAME: NUMBER follow, one of them
 // for the pages that are no longer the file's, since they were written.
@@ -24,13 +27,13 @@ static void give_files_back(FILE *mappings)
 		           &next.file) == 4)
 			now = next;
 		else if (sscanf(line, "Anonymous: %lu", &own) == 1 && !own && now.file &&
-		         now.access[1] == '-' && now.access[3] == 'p')
+		         now.to - now.from >= LARGE && now.access[1] == '-' && now.access[3] == 'p')
 			madvise((void *)now.from, now.to - now.from, MADV_DONTNEED);
 	}
 	free(line);
 }
 
-void give_memory_back(void)
+void amos_give_back(void)
 {
 	FILE *mappings = fopen("/proc/self/smaps", "re");
 	if (mappings) {
