@@ -49,9 +49,12 @@ static void block_map(Scheduler *t)
 	    same_shape(&val(t->graph, t->kern->out[0])->shape, &t->kern->space) &&
 	    t->machine->lanes <= SQUARE &&
 	    find_turn(t->scratch, t->graph, &t->inside, t->kern->out[0], &turn)) {
-		t->sched->turned = t->sched->units = 1;
-		cut_rows(t, turn.rows * ceil_div(turn.count, t->machine->lanes),
-		         turn.columns * t->machine->lanes);
+		int64_t squares = ceil_div(turn.count, t->machine->lanes);
+		int64_t units = MAX(1, MIN(FEW, turn.rows * squares / FEW));
+		t->sched->turned = 1;
+		t->sched->units = units;
+		cut_rows(t, turn.rows * ceil_div(squares, units),
+		         turn.columns * units * t->machine->lanes);
 		return;
 	}
 	Groups groups = space_groups(t);

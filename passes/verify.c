@@ -193,7 +193,7 @@ static void check_schedule(const Contents *c)
 		fail(p->name, "kernel %d: a launch without workers", k);
 	Turn turn;
 	Inside inside = {is_computed, c};
-	if (s->turned && (kern->kind != L_map || s->partition != P_rows ||
+	if (s->turned && (kern->kind != L_map || s->partition != P_rows || s->units < 1 ||
 	                  !find_turn(c->arena, p->graph, &inside, kern->out[0], &turn)))
 		fail(p->name, "kernel %d: it is no copy that turns a value", k);
 	if (s->partition == P_tiles)

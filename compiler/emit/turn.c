@@ -26,8 +26,9 @@ void transpose_vectors(Gen *g, Value *v)
 
 typedef struct Copy {
 	const Turn *t;
-	Index idx[RANK]; // of the row
-	Value across;    // the first position of the square across the lanes
+	Index idx[RANK];  // of the row
+	Value first, end; // squares across the lanes
+	Value across;     // the first position of a square
 } Copy;
 
 // Sets the entries of idx at a position across the lanes.
@@ -86,14 +87,20 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 	}
 }
 
+// The squares side by side across the lanes: what they load continues.
 static void copy_squares(Gen *g, int n, const Index *unit, void *context)
 {
+	Copy *c = context;
+	Loop squares = loop_begin(g, c->first, c->end, 1);
+	c->across =
+	    least(g, times(g, squares.i, g->width), number(g, MAX(0, c->t->count - g->width)));
 	for (int u = 0; u < n; u++)
-		copy_square(g, context, &unit[u]);
+		copy_square(g, c, &unit[u]);
+	loop_end(g, &squares);
 }
 
-// A worker has rows of squares. The last of a row begins so early that it is complete, if the row
-// is as long as a square.
+// A worker has rows of squares, a few of them side by side. The last across begins so early that it
+// is complete, if there are as many elements.
 void emit_turn(Gen *g)
 {
 	Turn t;
@@ -101,14 +108,14 @@ void emit_turn(Gen *g)
 		never("a copy that turns");
 	Copy c = {.t = &t};
 	const Shape *space = &g->kern->space;
-	int64_t squares = ceil_div(t.count, g->width), rows = t.rows * squares;
+	int64_t squares = ceil_div(t.count, g->width), units = g->kern->sched->units;
+	int64_t groups = ceil_div(squares, units), rows = t.rows * groups;
 	int64_t block = g->kern->sched->rows;
 	Value first = times(g, g->worker, block);
 	Loop loop = loop_begin(g, first, end_after(g, first, block, number(g, rows)), 1);
-	Index row =
-	    uniform_index(g, LLVMBuildUDiv(g->b, loop.i, number(g, squares), ""), t.rows, 1);
-	Value square = LLVMBuildURem(g->b, loop.i, number(g, squares), "");
-	c.across = least(g, times(g, square, g->width), number(g, MAX(0, t.count - g->width)));
+	Index row = uniform_index(g, LLVMBuildUDiv(g->b, loop.i, number(g, groups), ""), t.rows, 1);
+	c.first = times(g, LLVMBuildURem(g->b, loop.i, number(g, groups), ""), units);
+	c.end = end_after(g, c.first, units, number(g, squares));
 	for (int a = space->rank - 1; a >= 0; a--) {
 		c.idx[a] = constant_index(0);
 		bool other = a < t.lanes;
