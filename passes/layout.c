@@ -62,6 +62,13 @@ static Layout layout_start(Arena *arena, const Graph *g)
 
 // ---- by class of primitive --------------------------------------------------------------
 
+// True if the elements of windows, their last axes, come before others: as the lanes need them.
+static bool has_taps_before(const Graph *g, const Permuted *p)
+{
+	const Val *v = val(g, p->from);
+	return v->op == O_window && p->perm[v->shape.rank - 1] < val(g, v->in[0])->shape.rank;
+}
+
 // The operands of the size of the result that are permuted are so alike, and none is plain.
 static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 {
@@ -74,6 +81,8 @@ static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 			return 0;
 		if (!is_permuted(g, in[k], &other))
 			continue;
+		if (has_taps_before(g, &other))
+			return 0;
 		if (p.from && memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
 			return 0;
 		p = other;

@@ -11,7 +11,7 @@ enum {
 	PIECE = 4,     // weight of a pad or concat
 	PIECES = 200,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
-	SMALL = 32,    // elements of a window whose reduction is an expression
+	SMALL = 64,    // elements of a window whose reduction is an expression
 	DEEP = 200,    // largest depth of an expression, which is walked recursively
 };
 
@@ -82,7 +82,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 static bool from_windows(const Graph *g, Ref r, int depth)
 {
 	const Val *v = val(g, r);
-	bool found = v->op == O_window;
+	bool found = v->op == O_window || (v->op == O_permute && val(g, v->in[0])->op == O_window);
 	if (prims[v->op].cls != C_map || depth > 6)
 		return found;
 	for (int k = 0; k < v->nin && !found; k++)
@@ -190,7 +190,7 @@ static bool is_expression(const void *stored, Ref r)
 // that is contiguous either way.
 static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
 {
-	enum { MANY = 1 << 13 };
+	const int64_t MANY = w->stretch ? 1 << 7 : 1 << 13; // elements; broadcast, read repeatedly
 	const Val *v = val(g, r);
 	Stored stored = {g, cut};
 	Inside inside = {is_expression, &stored};

@@ -183,6 +183,13 @@ int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 Graph *loops_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
+// ---- depthwise.c: writes depthwise convolutions as sums ---------------------------------
+
+enum { TAPS = 64 }; // of a kernel, at most
+// True if a product of windows with this kernel [1, G, taps, 1] is such a convolution.
+bool sums_taps(const Val *dot, const Shape *kernel);
+Graph *depthwise_pass(Arena *, const Graph *);
+
 // ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
 // Attention that has a kernel on the machine (NULL: none has) stays.
 Graph *decompose_pass(Arena *, const Graph *, const Machine *);
