@@ -1,49 +1,10 @@
 // conv_grad.c: writes a convolution's gradient as one.
-// The reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C,
-// out.., size..] of x [N, G, C, in..] as a matrix of size.. C columns, times [size.. C, O] for each
-// of G groups. The book's gradient is dot(g, kernel'), as large as the windows, and its sum over
-// windows. Here it is a convolution without an intermediate value: windows of g, [N, G, O, in..,
-// size..], as a matrix of size.. O columns, times [size.. O, C]. With a stride most elements of
-// these windows are zeros, and the book's gradient is cheaper, unless C = O = 1 (depthwise.c).
+// The book's gradient of dot(windows, kernel) (see convolution.c) is dot(g, kernel'), as large as
+// the windows, and its sum over windows. Here it is a convolution without an intermediate value:
+// windows of g, [N, G, O, in.., size..], as a matrix of size.. O columns, times [size.. O, C]. With
+// a stride most elements of these windows are zeros, and the book's gradient is cheaper, unless C =
+// O = 1.
 #include "grad.h"
-
-typedef struct Convolution {
-	const Val *window;
-	Shape from; // of x
-	int n;      // spatial axes
-	bool depthwise;
-} Convolution;
-
-static bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
-{
-	const Val *matrix = val(g, dot->in[0]);
-	if (matrix->op != O_reshape)
-		return false;
-	const Val *permuted = val(g, matrix->in[0]);
-	bool plain = permuted->op == O_window; // a permute of one channel is no permute
-	c->window = plain || permuted->op != O_permute ? permuted : val(g, permuted->in[0]);
-	if (c->window->op != O_window)
-		return false;
-	const Shape *kernel = &val(g, dot->in[1])->shape;
-	c->from = val(g, c->window->in[0])->shape;
-	c->n = c->window->attr->n / 7;
-	int last = permuted->shape.rank - 1;
-	int64_t fan = c->from.dim[2];
-	bool one = fan == 1 && last_dim(kernel) == 1;
-	bool fits = c->from.rank == 3 + c->n && (plain ? one : permuted->attr->i[last] == 2);
-	for (int a = 0; fits && !plain && a < last; a++)
-		fits = permuted->attr->i[a] == a + (a > 1);
-	c->depthwise = fits && plain;
-	for (int a = 0; fits && a < c->n; a++) {
-		const int64_t *row = c->window->attr->i + 7 * a;
-		fits = row[0] == 3 + a && (row[3] == 1 || c->depthwise);
-		fan *= row[2];
-	}
-	bool single = matrix->shape.rank == 2 && c->from.dim[1] == 1;
-	bool grouped = matrix->shape.rank == 4 && matrix->shape.dim[0] == c->from.dim[0] &&
-	               matrix->shape.dim[1] == c->from.dim[1] && kernel->dim[1] == c->from.dim[1];
-	return fits && (single || grouped) && matrix->shape.dim[matrix->shape.rank - 1] == fan;
-}
 
 // Reshapes a matrix, or a batch of them, to [N, G, spatial.., C] and moves the channels before the
 // spatial axes.
@@ -56,67 +17,101 @@ static Ref put_positions(Graph *g, Ref r, const Convolution *c, const Shape *lik
 	return move_axis(g, put_reshape(g, r, shape), 2 + c->n, 2);
 }
 
+// Returns the windows of the gradient as a matrix: [.., positions, size.. O]. Element (i, k) is
+// output (i up + before - k dilation) / stride; element (o, k) of the forward windows is input (o
+// stride + k dilation - before) / up.
+static Ref put_windows(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
+{
+	const Shape *kernel = &val(g, dot->in[1])->shape;
+	int64_t outputs = last_dim(kernel), positions = 1;
+	Shape matrix = {.rank = kernel->rank, .dim = {c->from.dim[0], c->from.dim[1]}};
+	Attr attr = attr_copy(c->window);
+	Ref windows = put_positions(g, gradient, c, &c->window->shape, outputs);
+	attr.x = 0;
+	transposed_windows(c, (int64_t(*)[7])attr.i);
+	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c->n);
+	for (int a = 0; a < c->n; a++)
+		positions *= c->from.dim[3 + a];
+	if (matrix.rank == 2)
+		positions *= matrix.dim[0];
+	matrix.dim[matrix.rank - 2] = positions;
+	matrix.dim[matrix.rank - 1] = kernel->dim[kernel->rank - 2] / c->from.dim[2] * outputs;
+	if (matrix.rank == 2)
+		matrix.dim[0] = positions;
+	return put_reshape(g, windows, matrix);
+}
+
 Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 {
 	Convolution c;
 	if (!is_convolution(g, dot, &c))
 		return 0;
 	*x = c.window->in[0];
-	Shape flat = val(g, dot->in[1])->shape; // of the kernel
-	int64_t channels = c.from.dim[2], outputs = flat.dim[flat.rank - 1], positions = 1;
-
-	// Windows of the gradient, channels after the spatial axes. Element (i, k) is output (i up
-	// + before - k dilation) / stride; element (o, k) of the forward windows is input (o stride
-	// + k dilation - before) / up.
-	Attr attr = attr_copy(c.window);
-	Ref windows = put_positions(g, gradient, &c, &c.window->shape, outputs);
-	attr.x = 0;
-	for (int a = 0; a < c.n; a++) {
-		int64_t *row = attr.i + 7 * a, stride = row[3];
-		row[1] = c.from.dim[3 + a];
-		row[3] = row[6];
-		row[4] = -row[4];
-		row[5] = -row[5];
-		row[6] = stride;
-		positions *= row[1];
-	}
-	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c.n);
-
 	// The kernel [.., size.. C, O] as [.., size.. O, C].
+	Shape flat = val(g, dot->in[1])->shape;
+	int64_t channels = c.from.dim[2], outputs = last_dim(&flat);
 	int64_t taps = flat.dim[flat.rank - 2] / channels;
 	Shape open = shape_of(4, (int64_t[]){c.from.dim[1], taps, channels, outputs});
 	flat.dim[flat.rank - 2] = taps * outputs;
 	flat.dim[flat.rank - 1] = channels;
 	Ref kernel = put_reshape(g, swap_last(g, put_reshape(g, dot->in[1], open)), flat);
-
-	Shape matrix = {.rank = flat.rank, .dim = {c.from.dim[0], c.from.dim[1], positions}};
-	if (flat.rank == 2)
-		matrix.dim[0] *= positions;
-	matrix.dim[flat.rank - 1] = flat.dim[flat.rank - 2];
-	Ref y = put2(g, O_dot, put_reshape(g, windows, matrix), kernel);
+	Ref y = put2(g, O_dot, put_windows(g, dot, gradient, &c), kernel);
 	return put_positions(g, y, &c, &c.from, channels);
 }
 
-Ref depthwise_kernel_gradient(Graph *g, const Val *dot, Ref gradient)
+// A sum for each tap.
+static Ref depthwise_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
 {
-	Convolution c;
-	const Shape *flat = &val(g, dot->in[1])->shape;
-	if (!is_convolution(g, dot, &c) || !c.depthwise || !sums_taps(dot, flat))
-		return 0;
-	const Shape *windows = &c.window->shape;
+	const Shape *windows = &c->window->shape, *flat = &val(g, dot->in[1])->shape;
 	Shape each = *windows;
 	int64_t taps = flat->dim[flat->rank - 2], start[RANK] = {0}, axes[RANK] = {0};
-	for (int a = 3 + c.n; a < each.rank; a++)
+	for (int a = 3 + c->n; a < each.rank; a++)
 		each.dim[a] = 1;
-	for (int a = 0; a < c.n; a++)
+	for (int a = 0; a < c->n; a++)
 		axes[1 + a] = 3 + a;
-	Ref sum[TAPS], outer = put_reshape(g, gradient, each), window = ref_of(g, c.window);
+	Ref sum[TAPS], outer = put_reshape(g, gradient, each), window = ref_of(g, c->window);
 	for (int t = 0; t < taps; t++) {
 		int64_t left = t;
-		for (int a = each.rank - 1; a >= 3 + c.n; left /= windows->dim[a--])
+		for (int a = each.rank - 1; a >= 3 + c->n; left /= windows->dim[a--])
 			start[a] = left % windows->dim[a];
 		Ref at_tap = put_slice(g, window, start, each.dim, NULL);
-		sum[t] = put_reduce(g, O_sum, put2(g, O_mul, at_tap, outer), 1 + c.n, axes);
+		sum[t] = put_reduce(g, O_sum, put2(g, O_mul, at_tap, outer), 1 + c->n, axes);
 	}
 	return put_reshape(g, put_concat(g, each.rank - 1, (int)taps, sum), *flat);
+}
+
+// Returns a matrix [N, G, positions, columns] as one for each group: [1, G, N positions, columns].
+static Ref join_samples(Graph *g, Ref r, const Convolution *c, int64_t columns)
+{
+	int64_t samples = c->from.dim[0], groups = c->from.dim[1];
+	int64_t positions = count_of(&val(g, r)->shape) / (samples * groups * columns);
+	r = put_reshape(g, r, shape_of(4, (int64_t[]){samples, groups, positions, columns}));
+	r = move_axis(g, r, 0, 1);
+	Shape each = shape_of(4, (int64_t[]){1, groups, samples * positions, columns});
+	Shape one = shape_of(2, each.dim + 2);
+	return put_reshape(g, r, groups == 1 ? one : each);
+}
+
+// [size.. O, positions] times [positions, C]: windows of the gradient have no zeros between their
+// elements, as those of x do.
+static Ref transposed_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
+{
+	const Shape *flat = &val(g, dot->in[1])->shape;
+	int64_t channels = c->from.dim[2], outputs = last_dim(flat);
+	int64_t taps = flat->dim[flat->rank - 2] / channels;
+	Ref windows = put_windows(g, dot, gradient, c);
+	windows = swap_last(g, join_samples(g, windows, c, taps * outputs));
+	Ref x = join_samples(g, move_axis(g, c->window->in[0], 2, 2 + c->n), c, channels);
+	Shape open = shape_of(4, (int64_t[]){c->from.dim[1], taps, outputs, channels});
+	return put_reshape(g, swap_last(g, put_reshape(g, put2(g, O_dot, windows, x), open)),
+	                   *flat);
+}
+
+Ref convolution_kernel_gradient(Graph *g, const Val *dot, Ref gradient)
+{
+	Convolution c;
+	if (!is_convolution(g, dot, &c) || !(c.depthwise || c.transposed))
+		return 0;
+	return c.depthwise ? depthwise_kernel_gradient(g, dot, gradient, &c)
+	                   : transposed_kernel_gradient(g, dot, gradient, &c);
 }

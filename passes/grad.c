@@ -85,7 +85,7 @@ static void backprop_value(Backprop *s, Ref r, const Val *v)
 		add_gradient(s, x, own);
 		dx[0] = 0;
 	}
-	Ref kernel = product && dx[1] ? depthwise_kernel_gradient(g, v, gradient) : 0;
+	Ref kernel = product && dx[1] ? convolution_kernel_gradient(g, v, gradient) : 0;
 	dx[1] = kernel ? kernel : dx[1];
 	for (int k = 0; k < v->nin; k++) {
 		if (!dx[k] || !s->needs[v->in[k]])

@@ -183,12 +183,22 @@ int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 Graph *loops_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
-// ---- depthwise.c: writes depthwise convolutions as sums ---------------------------------
+// ---- convolution.c: finds convolutions, and writes them as they are computed -----------
 
-enum { TAPS = 64 }; // of a kernel, at most
-// True if a product of windows with this kernel [1, G, taps, 1] is such a convolution.
-bool sums_taps(const Val *dot, const Shape *kernel);
-Graph *depthwise_pass(Arena *, const Graph *);
+enum { TAPS = 64 }; // of a depthwise convolution, at most
+typedef struct Convolution {
+	const Val *window; // of x
+	Shape from;        // of x: [N, G, C, in..]
+	int n;             // spatial axes
+	bool depthwise;    // C = O = 1
+	bool transposed;   // with zeros between the elements of x
+} Convolution;
+// True if the product is a convolution without a stride, or depthwise.
+bool is_convolution(const Graph *, const Val *dot, Convolution *);
+// Sets the attributes of windows over the result, by spatial axis, that have an element of x where
+// a window of x has one of the result.
+void transposed_windows(const Convolution *, int64_t (*row)[7]);
+Graph *convolution_pass(Arena *, const Graph *);
 
 // ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
 // Attention that has a kernel on the machine (NULL: none has) stays.

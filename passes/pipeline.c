@@ -34,8 +34,8 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	case PASS_decompose:
 		unit->graph = graph_live(arena, decompose_pass(arena, g, unit->machine));
 		return;
-	case PASS_depthwise:
-		unit->graph = graph_live(arena, depthwise_pass(arena, g));
+	case PASS_convolution:
+		unit->graph = graph_live(arena, convolution_pass(arena, g));
 		return;
 	case PASS_layout:
 		unit->graph = layout_pass(arena, g);

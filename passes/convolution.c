@@ -1,0 +1,138 @@
+// convolution.c: writes convolutions as they are computed, once gradients are known.
+// The reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C,
+// out.., size..] of x [N, G, C, in..] as a matrix of size.. C columns, times [size.. C, O] for each
+// of G groups. Two forms cost less than this product:
+//   depthwise (C = O = 1)  one column would fill one lane of a tile. As a sum over the taps of
+//                          windows times their kernel, the channels are the lanes.
+//   transposed             most elements of the windows are zeros. Without them it is the product
+//                          of x and the kernel, whose elements are added where windows of the
+//                          result have them.
+#include "passes.h"
+#include <string.h>
+
+// True if a product with this kernel [1, G, taps, 1] is computed as a sum, if it is depthwise.
+static bool sums_taps(const Val *dot, const Shape *kernel)
+{
+	enum { CHANNELS = 8 };
+	return dot->shape.rank == 4 && last_dim(kernel) == 1 && kernel->dim[0] == 1 &&
+	       kernel->dim[1] >= CHANNELS && kernel->dim[2] <= TAPS;
+}
+
+bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
+{
+	const Val *matrix = val(g, dot->in[0]);
+	if (matrix->op != O_reshape)
+		return false;
+	const Val *permuted = val(g, matrix->in[0]);
+	bool plain = permuted->op == O_window; // a permute of one channel is no permute
+	c->window = plain || permuted->op != O_permute ? permuted : val(g, permuted->in[0]);
+	if (c->window->op != O_window)
+		return false;
+	const Shape *kernel = &val(g, dot->in[1])->shape;
+	c->from = val(g, c->window->in[0])->shape;
+	c->n = c->window->attr->n / 7;
+	int last = permuted->shape.rank - 1;
+	int64_t fan = c->from.dim[2];
+	bool one = fan == 1 && last_dim(kernel) == 1;
+	bool fits = c->from.rank == 3 + c->n && (plain ? one : permuted->attr->i[last] == 2);
+	for (int a = 0; fits && !plain && a < last; a++)
+		fits = permuted->attr->i[a] == a + (a > 1);
+	c->depthwise = fits && plain && sums_taps(dot, kernel);
+	c->transposed = false;
+	for (int a = 0; fits && a < c->n; a++) {
+		const int64_t *row = c->window->attr->i + 7 * a;
+		fits = row[0] == 3 + a && (row[3] == 1 || c->depthwise);
+		c->transposed |= row[6] > 1 && !plain;
+		fan *= row[2];
+	}
+	bool single = matrix->shape.rank == 2 && c->from.dim[1] == 1;
+	bool grouped = matrix->shape.rank == 4 && matrix->shape.dim[0] == c->from.dim[0] &&
+	               matrix->shape.dim[1] == c->from.dim[1] && kernel->dim[1] == c->from.dim[1];
+	return fits && (single || grouped) && matrix->shape.dim[matrix->shape.rank - 1] == fan;
+}
+
+// Channels come last, so that the kernel, which is read for each position, is stored so.
+static Ref sum_taps(Graph *g, const Val *dot, const Convolution *c)
+{
+	const Shape *full = &c->window->shape;
+	int64_t axes[RANK];
+	Shape factors = *full;
+	factors.dim[0] = 1;
+	for (int a = 0; a < c->n; a++) {
+		factors.dim[3 + a] = 1;
+		axes[a] = 2 + c->n + a;
+	}
+	Ref windows = move_axis(g, ref_of(g, c->window), 1, full->rank - 1);
+	Ref kernel = move_axis(g, put_reshape(g, dot->in[1], factors), 1, full->rank - 1);
+	Ref sum = put_reduce(g, O_sum, put2(g, O_mul, windows, kernel), c->n, axes);
+	return put_reshape(g, move_axis(g, sum, full->rank - 1, 1), dot->shape);
+}
+
+void transposed_windows(const Convolution *c, int64_t (*row)[7])
+{
+	for (int a = 0; a < c->n; a++) {
+		const int64_t *own = c->window->attr->i + 7 * a;
+		memcpy(row[a], own, sizeof *row);
+		row[a][1] = c->from.dim[3 + a];
+		row[a][3] = own[6];
+		row[a][4] = -own[4];
+		row[a][5] = -own[5];
+		row[a][6] = own[3];
+	}
+}
+
+static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
+{
+	const Shape *kernel = &val(g, dot->in[1])->shape, *windows = &c->window->shape;
+	int64_t groups = c->from.dim[1], channels = c->from.dim[2], outputs = last_dim(kernel);
+	int64_t taps = kernel->dim[kernel->rank - 2] / channels, positions = 1, row[RANK][7];
+	int n = c->n;
+	Shape to = c->from, each = {.rank = 3 + 2 * n};
+	for (int a = 0; a < n; a++) {
+		positions *= c->from.dim[3 + a];
+		to.dim[3 + a] = windows->dim[3 + a];
+		each.dim[2 + a] = c->from.dim[3 + a];
+		each.dim[2 + n + a] = windows->dim[3 + n + a];
+	}
+	to.dim[2] = outputs;
+	each.dim[0] = c->from.dim[0];
+	each.dim[1] = groups;
+	each.dim[2 + 2 * n] = outputs;
+
+	// [N, G, in.., C] times [G, C, size.. O]
+	Ref x = move_axis(g, c->window->in[0], 2, 2 + n);
+	x = put_reshape(g, x, shape_of(4, (int64_t[]){each.dim[0], groups, positions, channels}));
+	Ref own =
+	    put_reshape(g, dot->in[1], shape_of(4, (int64_t[]){groups, taps, channels, outputs}));
+	own = put_reshape(g, move_axis(g, own, 2, 1),
+	                  shape_of(4, (int64_t[]){1, groups, channels, taps * outputs}));
+	if (groups == 1) {
+		x = put_reshape(g, x, shape_of(2, (int64_t[]){each.dim[0] * positions, channels}));
+		own = put_reshape(g, own, shape_of(2, (int64_t[]){channels, taps * outputs}));
+	}
+	Ref y = put_reshape(g, put2(g, O_dot, x, own), each);
+	transposed_windows(c, row);
+	y = put_unwindow(g, move_axis(g, y, 2 + 2 * n, 2), &to, n, (const int64_t(*)[7])row);
+	return put_reshape(g, move_axis(g, y, 2, 2 + n), dot->shape);
+}
+
+static Ref put_form(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	(void)context;
+	Val dot = *v;
+	Convolution c;
+	dot.in = in;
+	if (v->op != O_dot || !is_convolution(g, &dot, &c))
+		return put_as(g, v, in);
+	if (c.depthwise)
+		return sum_taps(g, &dot, &c);
+	return c.transposed ? add_taps(g, &dot, &c) : put_as(g, v, in);
+}
+
+Graph *convolution_pass(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	to->plain = DECOMPOSED_ALL;
+	copy_graph(to, from, NULL, put_form, NULL);
+	return to;
+}

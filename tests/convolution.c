@@ -1,0 +1,70 @@
+// convolution.c: checks depthwise and transposed convolutions.
+// Their gradients equal differences and are compiled right, and none is left as a product of
+// windows.
+#include "emitted.h"
+#include "trial.h"
+
+// As the reader writes them.
+#define DEPTHWISE(in, window, out, size, positions, taps)                                          \
+	"graph depthwise\nslot x : input f32[2,16,1," in "]\nslot w : input f32[1,16," #taps       \
+	",1]\n%1 = window(x; [" window "], 0) : f32[2,16,1," out "," size                          \
+	"]\nout y = dot(reshape(%1; [2,16," #positions "," #taps "]), w)\n"
+static const char *const cases[][2] = {
+    {"depthwise", DEPTHWISE("9,8", "3,9,3,1,1,1,1, 4,8,3,1,1,1,1", "9,8", "3,3", 72, 9)},
+    {"with steps", DEPTHWISE("9,8", "3,5,3,2,1,1,1, 4,4,3,2,1,1,1", "5,4", "3,3", 20, 9)},
+    {"with gaps", DEPTHWISE("9,10", "3,5,3,1,2,0,1, 4,8,2,1,2,0,1", "5,8", "3,2", 40, 6)},
+    {"padding on one side", DEPTHWISE("6,7", "3,4,5,1,1,3,1, 4,6,2,1,1,0,1", "4,6", "5,2", 24, 10)},
+    {"a line", DEPTHWISE("20", "3,7,4,3,1,1,1", "7", "4", 7, 4)},
+    {"steps larger than the kernel", DEPTHWISE("11", "3,4,2,3,1,0,1", "4", "2", 4, 2)},
+    {"depthwise and transposed",
+     DEPTHWISE("5,4", "3,9,3,1,1,1,2, 4,8,3,1,1,1,2", "9,8", "3,3", 72, 9)},
+    {"a block",
+     DEPTHWISE("4,5,3", "3,4,3,1,1,1,1, 4,3,3,2,1,1,1, 5,2,2,1,1,0,1", "4,3,2", "3,3,2", 24, 18)},
+    {"transposed", "graph transposed\nslot x : input f32[2,1,5,4,6]\nslot w : input f32[80,7]\n"
+                   "%1 = window(x; [3,8,4,1,-1,-2,2, 4,12,4,1,-1,-2,2], 0) : "
+                   "f32[2,1,5,8,12,4,4]\n"
+                   "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,1,8,12,4,4,5]\n"
+                   "out y = dot(reshape(%2; [192,80]), w)\n"},
+    {"transposed, by groups",
+     "graph groups\nslot x : input f32[2,3,4,5,4]\nslot w : input f32[1,3,24,6]\n"
+     "%1 = window(x; [3,14,2,1,-1,-1,3, 4,9,3,1,-2,-3,2], 0) : f32[2,3,4,14,9,2,3]\n"
+     "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,3,14,9,2,3,4]\n"
+     "out y = dot(reshape(%2; [2,3,126,24]), w)\n"},
+    {"transposed, a line", "graph line\nslot x : input f32[3,1,4,9]\nslot w : input f32[20,10]\n"
+                           "%1 = window(x; [3,31,5,1,1,2,4], 0) : f32[3,1,4,31,5]\n"
+                           "%2 = permute(%1; [0,1,3,4,2]) : f32[3,1,31,5,4]\n"
+                           "out y = dot(reshape(%2; [93,20]), w)\n"},
+};
+
+static Array contents(void *slots, const Slot *s)
+{
+	return ((const Array *)slots)[s->name[0] == 'w'];
+}
+
+static bool has_convolution(const Graph *g)
+{
+	Convolution c;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_dot && is_convolution(g, val(g, r), &c) &&
+		    (c.depthwise || c.transposed))
+			return true;
+	return false;
+}
+
+int main(void)
+{
+	int failures = 0;
+	for (int i = 0; i < COUNT(cases); i++) {
+		Arena *arena = arena_new();
+		Graph *g = parse_graph(arena, cases[i][0], cases[i][1], book_builtin());
+		Array *slots = random_slots(arena, g, 5, 7);
+		Trial *t = trial_new(arena, cases[i][0], g, contents, slots);
+		bool right = trial_differences(t) && trial_compiled(t) && has_convolution(g);
+		bool left = has_convolution(graph_live(arena, convolution_pass(arena, t->with)));
+		printf("%s%s%s\n", right && !left ? "" : "FAILED ", cases[i][0],
+		       left ? ": a product of windows is left" : "");
+		failures += !right || left;
+		arena_free(arena);
+	}
+	return failures != 0;
+}
