@@ -116,23 +116,32 @@ static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 	return put_reshape(g, move_axis(g, y, 2, 2 + n), dot->shape);
 }
 
+static bool has_form(const Graph *g, const Val *v, Convolution *c)
+{
+	return v->op == O_dot && is_convolution(g, v, c) && (c->depthwise || c->transposed);
+}
+
 static Ref put_form(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	(void)context;
 	Val dot = *v;
 	Convolution c;
 	dot.in = in;
-	if (v->op != O_dot || !is_convolution(g, &dot, &c))
+	if (!has_form(g, &dot, &c))
 		return put_as(g, v, in);
-	if (c.depthwise)
-		return sum_taps(g, &dot, &c);
-	return c.transposed ? add_taps(g, &dot, &c) : put_as(g, v, in);
+	return c.depthwise ? sum_taps(g, &dot, &c) : add_taps(g, &dot, &c);
 }
 
-Graph *convolution_pass(Arena *arena, const Graph *from)
+const Graph *convolution_pass(Arena *arena, const Graph *from)
 {
+	Convolution c;
+	bool any = false;
+	for (Ref r = 1; r < (Ref)from->nval && !any; r++)
+		any = has_form(from, val(from, r), &c);
+	if (!any)
+		return from;
 	Graph *to = graph_like(arena, from);
 	to->plain = DECOMPOSED_ALL;
 	copy_graph(to, from, NULL, put_form, NULL);
-	return to;
+	return graph_live(arena, to);
 }

@@ -198,7 +198,7 @@ bool is_convolution(const Graph *, const Val *dot, Convolution *);
 // Sets the attributes of windows over the result, by spatial axis, that have an element of x where
 // a window of x has one of the result.
 void transposed_windows(const Convolution *, int64_t (*row)[7]);
-Graph *convolution_pass(Arena *, const Graph *);
+const Graph *convolution_pass(Arena *, const Graph *);
 
 // ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
 // Attention that has a kernel on the machine (NULL: none has) stays.

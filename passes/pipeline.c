@@ -35,7 +35,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = graph_live(arena, decompose_pass(arena, g, unit->machine));
 		return;
 	case PASS_convolution:
-		unit->graph = graph_live(arena, convolution_pass(arena, g));
+		unit->graph = convolution_pass(arena, g);
 		return;
 	case PASS_layout:
 		unit->graph = layout_pass(arena, g);
