@@ -36,6 +36,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	KEEP = 1 << 23,
 	CACHE = 1 << 24,
 	TRACE = 1 << 25,
+	PRECISION = 1 << 26,
 } Group;
 
 typedef enum OptionName {

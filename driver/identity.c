@@ -6,10 +6,18 @@
 #include <string.h>
 #include <unistd.h>
 
+// True if --precision says a type narrower than f32.
+static bool is_narrow(const Session *session)
+{
+	const char *said = choice(session, OPT_precision, "f32");
+	return !strcmp(said, "bf16") || !strcmp(said, "f16");
+}
+
 // Returns the options that decide what is compiled: all values of a list, else the last value.
 static const char *options_text(const Session *session)
 {
-	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
+	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP |
+	                          (is_narrow(session) ? PRECISION : 0);
 	Arena *arena = session->arena;
 	Text text = {.arena = arena};
 	for (OptionName o = 0; o < OPTIONS; o++) {
@@ -50,8 +58,8 @@ static const char *reports_text(Session *session)
 static const char *joined(Session *session, const char *model, const char *reports)
 {
 	return format(session->arena, "%starget\t%s\n%s%s", model,
-	              target_kind(session->arena, target_of(session)), options_text(session),
-	              reports);
+	              target_kind(session->arena, target_of(session), is_narrow(session)),
+	              options_text(session), reports);
 }
 
 const char *identity_of(Session *session, const Model *model)

@@ -14,11 +14,12 @@
 static const struct {
 	unsigned group;
 	Pass first, last; // of the passes that use these options
-} uses[] = {{READ | CHOOSE | NORMS | DROPS | SPLIT | MASK | SHAPE, PASS_read, PASS_read},
-            {DATA, PASS_read, PASS_eta},
-            {LOSS, PASS_loss, PASS_loss},
-            {ETA | STEP, PASS_eta, PASS_eta},
-            {TARGET, PASS_fuse, PASS_fuse}};
+} uses[] = {
+    {READ | CHOOSE | NORMS | DROPS | SPLIT | MASK | SHAPE | PRECISION, PASS_read, PASS_read},
+    {DATA, PASS_read, PASS_eta},
+    {LOSS, PASS_loss, PASS_loss},
+    {ETA | STEP, PASS_eta, PASS_eta},
+    {TARGET, PASS_fuse, PASS_fuse}};
 
 // ---- printing -------------------------------------------------------------------------
 

@@ -111,18 +111,26 @@ static Statistics statistics(const Session *session, bool random)
 // file's types.
 static Precision precision(const Session *session)
 {
+	static const char *const names[] = {[PRECISION_F32] = "f32",
+	                                    [PRECISION_BF16] = "bf16",
+	                                    [PRECISION_F16] = "f16",
+	                                    [PRECISION_F64] = "f64"};
 	const char *said = choice(session, OPT_precision, NULL);
 	bool gradients = session->purpose == FOR_GRADIENTS,
-	     doubles =
-	         gradients || session->purpose == FOR_EVALUATION || session->purpose == FOR_OUTPUTS;
-	if (!said && doubles)
+	     forward = session->purpose == FOR_EVALUATION || session->purpose == FOR_OUTPUTS;
+	if (!said && (forward || gradients))
 		return gradients ? PRECISION_F64 : PRECISION_FILE;
-	if (!said || !strcmp(said, "f32"))
-		return PRECISION_F32;
-	if (!doubles || strcmp(said, "f64"))
+	Precision p = PRECISION_F32;
+	while (said && p < PRECISION_FILE && strcmp(said, names[p]))
+		p++;
+	bool fits = p == PRECISION_F32 || p == PRECISION_BF16 || forward ||
+	            (gradients && p == PRECISION_F64);
+	if (p == PRECISION_FILE || !fits)
 		fail_status(STATUS_USAGE, "--precision",
-		            "expected f32, or f64 in run, eval and grad; found '%s'", said);
-	return PRECISION_F64;
+		            "expected f32 or bf16, f16 in run and eval, or f64 in run, eval and "
+		            "grad; found '%s'",
+		            said);
+	return p;
 }
 
 Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)

@@ -206,6 +206,9 @@ Graph *decompose_pass(Arena *, const Graph *, const Machine *);
 const Graph *layout_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
+// ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
+Graph *precision_pass(Arena *, const Graph *, const Machine *);
+
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);

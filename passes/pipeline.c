@@ -43,6 +43,10 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	case PASS_transpose_dot:
 		unit->graph = graph_live(arena, transpose_dot_pass(arena, g));
 		return;
+	case PASS_precision:
+		if (g->products)
+			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
+		return;
 	case PASS_unalias: // returns a live graph
 		unit->graph = graph_unalias(arena, g);
 		return;

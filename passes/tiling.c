@@ -38,9 +38,9 @@ static void choose_tile(Tiling *d)
 	d->high = MAX(1, (high * wide + wide) / s->vectors - 1);
 	s->height = ceil_div(d->p.m, ceil_div(d->p.m, d->high));
 	s->unroll = machine->unroll;
-	int64_t blocks = ceil_div(d->p.k, machine->depth);
+	int64_t blocks = ceil_div(d->p.steps, machine->depth);
 	int64_t grain = blocks > 1 ? MAX(width, s->unroll) : s->unroll;
-	s->depth = ceil_div(ceil_div(d->p.k, blocks), grain) * grain;
+	s->depth = ceil_div(ceil_div(d->p.steps, blocks), grain) * grain;
 	update(d);
 }
 
@@ -72,14 +72,15 @@ static void choose_lines(Tiling *d)
 static void choose_steps(Tiling *d, int64_t most)
 {
 	Sched *s = d->t->sched;
-	const Digits *step = &d->patch.step;
+	const Digits *step = &d->p.patch.step;
 	s->depth = 1;
 	for (int i = 0; i < step->n && s->depth == step->at[i].each; i++) {
 		int64_t digits = MAX(1, MIN(step->at[i].extent, most / step->at[i].each));
 		digits = ceil_div(step->at[i].extent, ceil_div(step->at[i].extent, digits));
 		s->depth *= digits;
 	}
-	int64_t inner = step->at[0].extent, unroll = d->t->machine->unroll;
+	int64_t inner = MAX(1, step->at[0].extent - d->p.line % d->p.fold);
+	int64_t unroll = d->t->machine->unroll;
 	s->unroll = MIN(inner, unroll);
 	for (int64_t n = 2 * unroll; inner % s->unroll && n > 1; n--)
 		s->unroll = inner % n ? s->unroll : n;
@@ -111,6 +112,8 @@ static void look_at_operand(Tiling *d, int o)
 	Ref r = d->v->in[o];
 	dot_index(w, t->graph, d->v, &d->p, o, &batch, &row, &column, idx);
 	d->stride[o] = strides_of(w, t->graph, &t->inside, r, idx, &row, &column);
+	bool pairs = o == 0 && d->p.fold > 1 && d->p.k % d->p.fold == 0 && d->stride[o].along == 1;
+	d->stride[o].fixed &= pairs || val(t->graph, r)->type == d->v->type;
 	int down = far_reads(w, t->graph, &t->inside, r, idx, &row);
 	int along = far_reads(w, t->graph, &t->inside, r, idx, &column);
 	d->copied[o] = o ? down >= along : down < along;
@@ -141,7 +144,8 @@ static void choose_a(Tiling *d)
 		return;
 	}
 	Stride a = d->stride[0];
-	int64_t down = a.down * d->p.bytes, along = a.along * d->p.bytes;
+	int64_t bytes = elems[val(d->t->graph, d->v->in[0])->type].bytes;
+	int64_t down = a.down * bytes, along = a.along * bytes;
 	// How many lines of memory a step of k apart the first cache holds.
 	int64_t step = SETS, held = WAYS * SETS / 2;
 	while (along / LINE % step)
@@ -184,7 +188,7 @@ static void choose_parts(Tiling *d, int64_t wanted)
 	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part
 	Sched *s = d->t->sched;
 	int64_t size = d->p.strips * s->height * d->p.panels * d->p.width * d->p.bytes;
-	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.k / LONG));
+	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.steps / LONG));
 	s->parts = 0;
 	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)
 		return;
@@ -245,7 +249,9 @@ static void choose_patch(Tiling *d)
 	Sched *s = d->t->sched, best = *s;
 	const Digits *row = &d->patch.row;
 	int64_t group = 1, longest = machine->l2 * 5 / 8 / (d->p.width * d->p.bytes);
-	if (d->p.k > longest)
+	s->group = group;
+	update(d);
+	if (d->p.steps > longest)
 		longest = machine->depth;
 	double least_cost = 0;
 	for (int i = 0; i <= row->n; i++) {
@@ -319,7 +325,8 @@ void tile_product(Scheduler *t)
 	Stride a = d.stride[0], b = d.stride[1];
 	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
 	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0;
-	s->b = lies ? W_place : d.copied[1] ? W_copy : W_transpose;
+	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
+	s->b = lies ? W_place : d.copied[1] || crossed ? W_copy : W_transpose;
 	s->b_ahead = lies ? AHEAD : 0;
 	update(&d);
 

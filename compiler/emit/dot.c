@@ -156,9 +156,9 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 	Gen *g = d->g;
 	Strip s = {.first = first_row(d, strip), .sums = d->sums};
 	if (d->s->a == W_place) {
-		s.a = in_place(d, 0, s.first, d->from);
+		s.a = in_place(d, 0, d->from, s.first);
 	} else if (d->s->a == W_patch) {
-		s.a = element(d, d->strip, patch_offset(d, strip, group));
+		s.a = a_element(d, d->strip, patch_offset(d, strip, group));
 	} else {
 		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
@@ -197,9 +197,9 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 			    d, s->a,
 			    sum_of(g, times(g, row, d->tile.soon_row), number(g, d->p.strip_size)));
 		else
-			soon = in_place(
-			    d, 0, sum_of(g, sum_of(g, s->first, number(g, d->tile.rows)), row),
-			    d->from);
+			soon =
+			    in_place(d, 0, d->from,
+			             sum_of(g, sum_of(g, s->first, number(g, d->tile.rows)), row));
 	}
 	Value in[6 + STREAMS] = {d->steps, s->a, p->b, element(d, s->sums, p->column), again, soon};
 	for (int i = 0; i < d->tile.streams; i++) { // the strip's columns in a stream
@@ -267,7 +267,7 @@ void go_to_block(Dot *d, Value block)
 	Gen *g = d->g;
 	d->block = block;
 	d->from = number(g, 0);
-	d->steps = number(g, d->p.k);
+	d->steps = number(g, d->p.steps);
 	if (d->p.blocks == 1)
 		return;
 	Value blocks = number(g, d->p.chunk_blocks);
@@ -398,7 +398,7 @@ static void read_patch(Tile *t, const Patch *patch)
 			t->loop[t->loops].count = step->at[i].taken;
 			t->loop[t->loops++].a_step = step->at[i].offset;
 		}
-	t->rest = step->at[0].taken % t->unroll;
+	t->rest = (step->at[0].taken - t->odd) % t->unroll;
 }
 
 void emit_dot(Gen *g)
@@ -415,7 +415,10 @@ void emit_dot(Gen *g)
 	                .rows = (int)s->height,
 	                .vectors = (int)s->vectors,
 	                .unroll = (int)s->unroll,
-	                .rest = d.p.k % s->unroll,
+	                .rest = d.p.steps % s->unroll,
+	                .pairs = d.p.fold > 1,
+	                .dense = d.p.dense,
+	                .odd = s->a == W_patch && d.p.line % d.p.fold,
 	                .a_row = d.p.a_row,
 	                .run = s->run,
 	                .loops = 1,
@@ -427,7 +430,7 @@ void emit_dot(Gen *g)
 	                .soon_row = a.down};
 	if (s->a == W_place) {
 		d.tile.a_row = a.down;
-		d.tile.loop[0].a_step = a.along;
+		d.tile.loop[0].a_step = a.along * d.p.fold;
 	} else if (s->a == W_patch) {
 		read_patch(&d.tile, &d.p.patch);
 	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k

@@ -30,8 +30,9 @@ void go_to_block(Dot *, Value block); // of k
 
 // ---- pack.c ---------------------------------------------------------------------------
 
-// Returns the address of element (row, column) of operand o, which is read in place.
-Value in_place(Dot *, int o, Value row, Value column);
+// Returns the address of operand o, which is in memory, at a step of k and a row of a or column of
+// b.
+Value in_place(Dot *, int o, Value step, Value other);
 
 // Packs the worker's panels of b for the block of k, and strips first..end of a; operands that are
 // copied, for steps from..to alone.
@@ -45,6 +46,12 @@ Value shared_block(Dot *, int o);
 static inline Value element(Dot *d, Value memory, Value i)
 {
 	return LLVMBuildGEP2(d->g->b, d->tile.elem, memory, &i, 1, "");
+}
+
+// Returns the address of an element of a as the tile counts them.
+static inline Value a_element(Dot *d, Value memory, Value i)
+{
+	return LLVMBuildGEP2(d->g->b, d->p.dense ? d->g->i16 : d->tile.elem, memory, &i, 1, "");
 }
 
 #endif

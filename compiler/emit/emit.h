@@ -14,7 +14,9 @@ bool target_links_here(const Target *);            // for this kind of machine, 
 const Machine *target_machine(const Target *);     // the class that plans are made for
 const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
 const char *target_text(Arena *, const Target *);  // a description for users
-const char *target_kind(Arena *, const Target *);  // the same without the features of its CPU
+// The same without the features of its CPU that do not decide results; narrow: of products of types
+// narrower than f32.
+const char *target_kind(Arena *, const Target *, bool narrow);
 
 typedef struct Part {
 	const char *bytes; // an ELF object; PTX text for cuda

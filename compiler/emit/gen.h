@@ -150,6 +150,8 @@ struct TargetOps {                              // the hooks of a target
 	Loop (*single_begin)(Gen *); // outer is NULL: all threads run it
 	// Prefetches the cache line of an address, which may be past the end, to read or write it.
 	void (*prefetch)(Gen *, Value address, bool write);
+	// sum + the products of pairs of bf16; only of machines with `pairs`.
+	Value (*add_pairs)(Gen *, Value sum, Value a, Value b);
 	// The function of a register tile: its loads, products and stores; NULL: no tiles.
 	Value (*tile)(const Gen *, const Tile *);
 };
@@ -277,6 +279,9 @@ struct Tile {
 	int rows, vectors;
 	int unroll;                   // steps of k in the innermost loop
 	bool rest;                    // one loop: k may be no multiple of unroll
+	bool pairs;                   // an element of a or b is a pair of bf16, a step of k
+	bool dense;                   // a is counted in bf16
+	bool odd;                     // the last step of the first loop has one element of a
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
 	int loops;           // over k, the innermost first; the last takes all that remains

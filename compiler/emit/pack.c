@@ -26,25 +26,105 @@ static void keep(Dot *d, Value v, Value memory, Value i)
 	LLVMSetAlignment(store, (unsigned)d->tile.bytes);
 }
 
-static Value operand_at(Dot *d, int o, const Index *row, const Index *column)
+// Sets the index of operand o at a position along k, and a row of a or column of b.
+static void element_index(Dot *d, int o, const Index *k, const Index *other, Index *idx)
+{
+	Gen *g = d->g;
+	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, o ? k : other, o ? other : k,
+	          idx);
+}
+
+static Value operand_at(Dot *d, int o, const Index *k, const Index *other)
 {
 	Gen *g = d->g;
 	Index idx[RANK];
-	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, row, column, idx);
-	return at(g, d->v->in[o], idx);
+	element_index(d, o, k, other, idx);
+	Value x = at(g, d->v->in[o], idx);
+	return d->p.fold > 1 ? x : widen_float(g, x, val(g->graph, d->v->in[o])->type);
 }
 
-Value in_place(Dot *d, int o, Value row, Value column)
+// Returns the position along k of element i of a step.
+static Value term(Dot *d, Value step, int i)
+{
+	Gen *g = d->g;
+	int64_t fold = d->p.fold, line = d->p.line;
+	if (fold == 1)
+		return step;
+	Value k = sum_of(g, times(g, step, fold), number(g, i));
+	if (line % fold == 0 || line == d->p.k)
+		return k;
+	// The last step of each line before is not complete.
+	Value lines = LLVMBuildUDiv(g->b, step, number(g, ceil_div(line, fold)), "");
+	return LLVMBuildSub(g->b, k, lines, "");
+}
+
+Value in_place(Dot *d, int o, Value step, Value other)
 {
 	Gen *g = d->g;
 	Index idx[RANK], place;
-	Index i = uniform_index(g, row, o ? d->p.k : d->p.m, 1);
-	Index j = uniform_index(g, column, o ? d->p.n : d->p.k, 1);
+	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
+	Index i = uniform_index(g, other, o ? d->p.n : d->p.m, 1);
 	Ref r = d->v->in[o];
-	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, &i, &j, idx);
+	element_index(d, o, &k, &i, idx);
 	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 		never("an operand read in place");
-	return element(d, location_address(g, r), index_i64(g, &place));
+	Value at = index_i64(g, &place);
+	return LLVMBuildGEP2(g->b, memory_type(g, val(g->graph, r)->type), location_address(g, r),
+	                     &at, 1, "");
+}
+
+// Returns the elements of two vectors of bf16 by turns, or one after the other, as vectors of
+// pairs.
+static Value pairs_of(Gen *g, Value x, Value y, bool turns)
+{
+	Value order[2 * 64];
+	int n = g->width;
+	for (int i = 0; i < 2 * n; i++)
+		order[i] = LLVMConstInt(g->i32, (unsigned)(turns ? i / 2 + i % 2 * n : i), 0);
+	x = LLVMBuildShuffleVector(g->b, splat(g, x), splat(g, y),
+	                           LLVMConstVector(order, (unsigned)(2 * n)), "");
+	return LLVMBuildBitCast(g->b, x, LLVMVectorType(g->i32, (unsigned)n), "");
+}
+
+// Evaluates operand o at a step of k, with lanes along its other axis.
+static Value at_step(Dot *d, int o, Value step, const Index *lanes)
+{
+	Gen *g = d->g;
+	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
+	Value x = operand_at(d, o, &k, lanes);
+	if (d->p.fold == 1)
+		return x;
+	Value next = term(d, step, 1);
+	bool complete = d->p.line % d->p.fold == 0;
+	if (!complete)
+		next = least(g, next, number(g, d->p.k - 1));
+	k = uniform_index(g, next, d->p.k, 1);
+	Value y = operand_at(d, o, &k, lanes);
+	if (!complete) {
+		Value steps = number(g, ceil_div(d->p.line, d->p.fold));
+		Value of_line = LLVMBuildURem(g->b, sum_of(g, step, number(g, 1)), steps, "");
+		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
+		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
+	}
+	return pairs_of(g, x, y, true);
+}
+
+// Evaluates operand o with lanes along steps of k, from `step` on. whole: all of them exist.
+static Value along_steps(Dot *d, int o, Value step, const Index *other, bool whole)
+{
+	Gen *g = d->g;
+	Value half[2];
+	for (int i = 0; i < d->p.fold; i++) {
+		Value from = sum_of(g, times(g, step, d->p.fold), number(g, i * g->width));
+		Index k = whole && d->p.k % d->p.fold == 0
+		              ? lane_index(g, from, d->p.k, g->width, NULL)
+		              : lanes_of(g, from, d->p.k, g->width);
+		half[i] = operand_at(d, o, &k, other);
+		Value exist = index_value(g, &k).mask;
+		if (d->p.k % d->p.fold && exist)
+			half[i] = choose(g, exist, half[i], LLVMConstNull(LLVMTypeOf(half[i])));
+	}
+	return d->p.fold > 1 ? pairs_of(g, half[0], half[1], false) : half[0];
 }
 
 // Packs steps [first, end) of the block of k, with lanes along columns.
@@ -63,12 +143,11 @@ static void copy_panels(Dot *d, Value first, Value end)
 		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->p.n, width);
 	if (!d->b_rows)
 		steps = loop_begin(g, first, end, 1);
-	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
-	Index row = uniform_index(g, at_step, d->p.k, 1);
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, AHEAD));
 	for (int64_t u = 0; u < vectors; u++) {
 		Value to = sum_of(g, panel, times(g, steps.i, d->p.width));
-		Value v = operand_at(d, 1, &row, &lanes[u]);
-		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
+		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
+		     sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
 			g->ops->prefetch(
 			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
@@ -96,17 +175,16 @@ static void transpose_panels(Dot *d)
 		                                           : uniform_index(g, own, d->p.n, 1);
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->p.k, width, NULL);
-	Value v[64];
+	Value step = sum_of(g, d->from, steps.i), v[64];
 	for (int j = 0; j < width; j++)
-		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
+		v[j] = splat(g, along_steps(d, 1, step, &columns[j], true));
 	transpose_vectors(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
 		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->p.width)));
 	loop_end(g, &steps);
 	loop_end(g, &panels);
-	if (d->p.k % width || d->s->depth % width)
+	if (d->p.steps % width || d->s->depth % width)
 		copy_panels(d, whole, d->steps);
 }
 
@@ -116,8 +194,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	Gen *g = d->g;
 	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
-	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
-	Index column = uniform_index(g, at_step, d->p.k, 1);
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, AHEAD));
 	Value place = times(g, steps.i, d->tile.loop[0].a_step);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
@@ -125,10 +202,10 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	for (int64_t r = 0; r < rows; r += width) {
 		Value mask = rows - r < width ? first_lanes(g, rows - r) : NULL;
 		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->p.m, 1, mask);
-		Value v = operand_at(d, 0, &lanes, &column);
-		keep(d, v, d->strip, sum_of(g, sum_of(g, own, place), number(g, r)));
+		keep(d, at_step(d, 0, step, &lanes), d->strip,
+		     sum_of(g, sum_of(g, own, place), number(g, r)));
 		if (d->a_rows)
-			g->ops->prefetch(g, in_place(d, 0, sum_of(g, row, number(g, r)), later),
+			g->ops->prefetch(g, in_place(d, 0, later, sum_of(g, row, number(g, r))),
 			                 false);
 	}
 	loop_end(g, &strips);
@@ -148,8 +225,8 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	Index row = uniform_index(g, sum_of(g, top, rows.i), d->p.m, 1);
 	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
 	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
-	Index column = lanes_of(g, sum_of(g, d->from, steps.i), d->p.k, width);
-	keep(d, operand_at(d, 0, &row, &column), d->strip, sum_of(g, to, steps.i));
+	Value v = along_steps(d, 0, sum_of(g, d->from, steps.i), &row, false);
+	keep(d, v, d->strip, sum_of(g, to, steps.i));
 	loop_end(g, &steps);
 	loop_end(g, &rows);
 	loop_end(g, &strips);
@@ -167,13 +244,23 @@ typedef struct BoxLine {
 static void pack_line(Gen *g, int n, const Index *unit, void *context)
 {
 	const BoxLine *r = context;
-	Index idx[RANK];
+	Dot *d = r->d;
+	Index idx[RANK], next[RANK];
 	memcpy(idx, r->idx, sizeof idx);
 	for (int u = 0; u < n; u++) {
 		idx[r->last] = add_index(g->vars, &r->idx[r->last], &unit[u], 1);
 		Value x = at_or_fill(g, r->from, idx, r->fill);
 		Value place = sum_of(g, r->to, index_value(g, &unit[u]).base);
-		keep(r->d, x, r->d->strip, place);
+		if (d->p.fold == 1) {
+			x = widen_float(g, x, val(g->graph, r->from)->type);
+		} else if (!d->p.dense) {
+			for (int a = 0; a < val(g->graph, r->from)->shape.rank; a++)
+				next[a] = shift_index(idx[a], d->p.patch.fold.move[a]);
+			x = pairs_of(g, x, at_or_fill(g, r->from, next, r->fill), true);
+		}
+		Value to = a_element(d, d->strip, place);
+		unsigned align = (unsigned)(d->tile.bytes / (d->p.dense ? d->p.fold : 1));
+		LLVMSetAlignment(LLVMBuildStore(g->b, splat(g, x), to), align);
 	}
 }
 
@@ -186,7 +273,7 @@ static void pack_box(Dot *d, Value first)
 	const Patch *box = &d->p.patch;
 	const Shape *shape = &val(g->graph, box->from)->shape;
 	Index row = uniform_index(g, first_row(d, first), d->p.m, 1);
-	Index k = uniform_index(g, d->from, d->p.k, 1), idx[RANK] = {0};
+	Index k = uniform_index(g, term(d, d->from, 0), d->p.k, 1), idx[RANK] = {0};
 	Ref from = d->v->in[0];
 	double fill;
 	dot_index(g->vars, g->graph, d->v, &d->p, 0, &d->in_batch, &row, &k, idx);

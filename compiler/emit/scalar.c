@@ -123,12 +123,6 @@ static Value float_extreme(Gen *g, Value x, Value y, bool larger)
 	return LLVMBuildSelect(g->b, LLVMBuildOr(g->b, beyond, nan, ""), x, y, "");
 }
 
-// Floats narrower than f32 are computed as f32.
-static Elem working_type(Elem e)
-{
-	return e == E_f16 || e == E_bf16 ? E_f32 : e;
-}
-
 static Value apply_map(Gen *g, Op op, Elem e, int n, Value *in)
 {
 	level_out(g, n, in);
@@ -156,7 +150,7 @@ static Value apply_map(Gen *g, Op op, Elem e, int n, Value *in)
 // Applies a map to operands of type e; `result`: the type of its result.
 static Value apply_to(Gen *g, Op op, Elem e, Elem result, int n, Value *x)
 {
-	Elem work = working_type(e);
+	Elem work = arithmetic_type(e);
 	if (work == e || op == O_select)
 		return apply_map(g, op, e, n, x);
 	for (int k = 0; k < n; k++)
@@ -170,7 +164,7 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 	if (v->op == O_cast)
 		return cast_value(g, x[0], types[0], v->type);
 	if (v->op == O_narrow) {
-		Elem work = working_type(v->type);
+		Elem work = arithmetic_type(v->type);
 		Value y = narrow_value(g, v->attr, work, cast_value(g, x[0], types[0], work));
 		return cast_value(g, y, work, v->type);
 	}
@@ -200,7 +194,7 @@ Value reduce_start(Gen *g, Op op, Elem e)
 Elem sum_type(const Gen *g, Ref reduction)
 {
 	const Val *v = val(g->graph, reduction);
-	Elem own = val(g->graph, v->in[0])->type;
+	Elem own = v->op == O_dot ? v->type : val(g->graph, v->in[0])->type;
 	int64_t in = g->kern->sched->accumulation;
 	bool adds = v->op == O_sum || v->op == O_prod || v->op == O_dot;
 	if (!adds || !is_float(own) || in == A_own)

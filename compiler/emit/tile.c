@@ -15,6 +15,13 @@ static Value along(Gen *g, const Tile *t, Value base, int64_t elements)
 	return elements ? LLVMBuildInBoundsGEP2(g->b, t->elem, base, &i, 1, "") : base;
 }
 
+static Value along_a(Gen *g, const Tile *t, Value base, int64_t elements)
+{
+	Value i = number(g, elements);
+	LLVMTypeRef type = t->dense ? g->i16 : t->elem;
+	return elements ? LLVMBuildInBoundsGEP2(g->b, type, base, &i, 1, "") : base;
+}
+
 static LLVMTypeRef vector_type(const Tile *t)
 {
 	return LLVMVectorType(t->elem, (unsigned)t->lanes);
@@ -32,7 +39,7 @@ static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 {
 	for (int r = 0; r < t->soon; r++)
-		prefetch_line(g, along(g, t, s->soon, r * t->soon_row), false);
+		prefetch_line(g, along_a(g, t, s->soon, r * t->soon_row), false);
 	s->soon = along(g, t, s->soon, count);
 	if (!t->streams)
 		return;
@@ -47,11 +54,25 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 	}
 }
 
-// `count` steps of k, each rows * vectors products.
+// Returns an element of a in all lanes; half: the first of a pair alone.
+static Value load_a(Gen *g, const Tile *t, Value from, bool half)
+{
+	Value a = LLVMBuildLoad2(g->b, half ? g->i32 : t->elem, from, "");
+	LLVMSetAlignment(a, (unsigned)(t->dense ? t->bytes / 2 : t->bytes));
+	if (half) {
+		a = LLVMBuildAnd(g->b, a, LLVMConstInt(g->i32, UINT16_MAX, 0), "");
+		a = LLVMBuildBitCast(g->b, a, t->elem, "");
+	}
+	return splat(g, a);
+}
+
+// `count` steps of k, each rows * vectors products; 0: one step, of half a pair.
 static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 {
+	bool half = count == 0;
 	if (count > 1)
 		prefetch_part(g, t, s, count);
+	count += half;
 	for (int k = 0; k < count; k++) {
 		Value b[ACCUMULATORS];
 		if (k) // the scheduler must not load ahead: there is no register left
@@ -64,15 +85,16 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 		for (int r = 0; r < t->rows; r++) {
 			int64_t line = t->run ? r / t->run : 0;
 			int64_t row = line * t->a_line + (r - line * t->run) * t->a_row;
-			Value p = along(g, t, s->a, row + k * t->loop[0].a_step);
-			Value a = splat(g, LLVMBuildLoad2(g->b, t->elem, p, ""));
+			Value p = along_a(g, t, s->a, row + k * t->loop[0].a_step);
+			Value a = load_a(g, t, p, half);
 			for (int v = 0; v < t->vectors; v++) {
 				Value *sum = &s->sum[r * t->vectors + v];
-				*sum = mul_add(g, a, b[v], *sum);
+				*sum = t->pairs ? g->ops->add_pairs(g, *sum, a, b[v])
+				                : mul_add(g, a, b[v], *sum);
 			}
 		}
 	}
-	s->a = along(g, t, s->a, count * t->loop[0].a_step);
+	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
 	s->b = along(g, t, s->b, count * t->b_step);
 }
 
@@ -135,7 +157,7 @@ static void one_iteration(Gen *g, const Tile *t, Steps *s, int level)
 {
 	Value a = s->a;
 	run_level(g, t, s, level - 1, number(g, t->loop[level - 1].count));
-	s->a = along(g, t, a, t->loop[level].a_step);
+	s->a = along_a(g, t, a, t->loop[level].a_step);
 }
 
 static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count)
@@ -145,9 +167,13 @@ static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count)
 		step_loop(g, t, s, count, one_iteration, level);
 		return;
 	}
+	if (t->odd)
+		count = LLVMBuildSub(g->b, count, number(g, 1), "");
 	step_loop(g, t, s, LLVMBuildUDiv(g->b, count, unroll, ""), take_steps, t->unroll);
 	if (t->rest || t->loops > 1)
 		step_loop(g, t, s, LLVMBuildURem(g->b, count, unroll, ""), take_steps, 1);
+	if (t->odd)
+		take_steps(g, t, s, 0);
 }
 
 static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)

@@ -11,18 +11,38 @@ static int64_t taken_digits(const Digit *d, int64_t unit, int64_t *count)
 	return taken;
 }
 
+// Makes steps of the innermost digits of k. Pairs that follow each other in memory are read as they
+// are; for others, the patch has a pair for each element.
+static void fold_digits(DotSizes *p, int rank)
+{
+	Digit *inner = p->patch.step.at;
+	int64_t steps = ceil_div(inner->extent, p->fold);
+	p->line = inner->extent;
+	p->steps = p->k / p->line * steps;
+	p->dense = p->fold > 1;
+	for (int i = 1; i < p->patch.step.n; i++)
+		inner[i].each = inner[i].each / p->line * steps;
+	p->patch.fold = *inner;
+	inner->extent = steps;
+	for (int a = 0; a < rank; a++) {
+		p->dense &= inner->move[a] == (a == rank - 1);
+		inner->move[a] *= p->fold;
+	}
+}
+
 // The strips of a group, with a block of k, read a box of the value under the windows. Its lines
 // lie far enough apart not to share a set of L1.
 static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 {
 	Patch *box = &p->patch;
-	Digits *all[] = {&box->row, &box->step};
+	Digits fold = {1, {box->fold}}, *all[] = {&box->row, &box->step, &fold};
+	fold.at[0].taken = p->fold;
 	int64_t strips = s->group, steps = s->depth;
 	for (int i = 0; i < box->row.n; i++)
 		box->row.at[i].taken = taken_digits(&box->row.at[i], strip_digits(s, i), &strips);
 	for (int i = 0; i < box->step.n; i++)
 		box->step.at[i].taken = taken_digits(&box->step.at[i], 1, &steps);
-	int64_t each = 1, line = MAX(lanes, 64 / p->bytes);
+	int64_t each = 1, line = MAX(lanes, 64 / (p->dense ? p->bytes / p->fold : p->bytes));
 	for (int a = rank - 1; a >= 0; a--) {
 		box->size[a] = 1;
 		box->below[a] = 0;
@@ -56,13 +76,13 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	p->strips = 1;
 	for (int i = 0; i < row->n; i++)
 		p->strips *= ceil_div(row->at[i].extent, strip_digits(s, i));
-	p->chunk = p->k;
+	p->chunk = p->steps;
 	for (int i = step->n - 1; i >= 0; i--)
 		if (step->at[i].taken < step->at[i].extent)
 			p->chunk = step->at[i].each * step->at[i].extent;
 	p->chunk_blocks = ceil_div(p->chunk, s->depth);
-	p->blocks = p->k / p->chunk * p->chunk_blocks;
-	p->strip_size = p->patch.elements;
+	p->blocks = p->steps / p->chunk * p->chunk_blocks;
+	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
 }
 
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
@@ -82,20 +102,30 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.k = last_dim(&val(g, v->in[0])->shape);
 	p.bytes = elems[v->type].bytes;
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
+	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
+	bool windows = s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch);
+	// A patch has whole lines of pairs that are not all complete.
+	int64_t whole = windows && p.patch.step.at[0].extent % 2 ? p.patch.step.at[0].extent : 0;
+	p.fold = machine->pairs && narrow && whole <= machine->depth ? 2 : 1;
+	p.line = p.k;
+	p.steps = ceil_div(p.k, p.fold);
+	p.dense = p.fold > 1 && s->a == W_place;
+	if (windows)
+		fold_digits(&p, val(g, p.patch.from)->shape.rank);
 	p.width = s->vectors * p.lanes;
 	if (!s->height)
 		return p;
 	p.strips = ceil_div(p.m, s->height);
 	p.panels = ceil_div(p.n, p.width);
-	p.blocks = p.chunk_blocks = ceil_div(p.k, s->depth);
-	p.chunk = p.k;
+	p.blocks = p.chunk_blocks = ceil_div(p.steps, s->depth);
+	p.chunk = p.steps;
 	// Rows of a strip lie far enough apart not to share a set of L1. A panel is not a multiple
 	// of 4096 bytes.
 	p.a_row = s->a == W_copy ? 1 : s->depth + 16;
 	p.a_step = s->a == W_copy ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
 	p.strip_size =
 	    s->a == W_copy ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
-	if (s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch))
+	if (windows)
 		patch_sizes(&p, s, val(g, p.patch.from)->shape.rank, machine->lanes);
 	p.panel_size = (s->depth + 1) * p.width;
 	bool used[] = {s->a_shared, s->b_shared};

@@ -31,6 +31,7 @@ Graph *graph_inside(Arena *arena, const Graph *from)
 	Graph *g = graph_with(arena, from->name, from->book, from->nodes);
 	g->plain = from->plain;
 	g->wide = from->wide;
+	g->products = from->products;
 	g->unaliased = from->unaliased;
 	return g;
 }

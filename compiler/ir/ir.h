@@ -70,6 +70,10 @@ static inline bool is_signed(Elem e)
 {
 	return elems[e].cls == 'i';
 }
+static inline Elem arithmetic_type(Elem e) // Floats narrower than f32 are computed as f32.
+{
+	return is_float(e) && elems[e].bytes < elems[E_f32].bytes ? E_f32 : e;
+}
 bool is_condition(Op, int operand); // True for a b8 among operands of another type.
 
 static inline bool is_attention(Op op)
@@ -188,6 +192,7 @@ typedef struct Graph {
 	Table *limits;  // onnx layer: Ref -> interval of its elements
 	Decomposed plain;
 	bool wide; // f32 is computed as f64; random numbers, and slots other than inputs, are f32
+	Elem products;  // type that operands of products are rounded to (precision.c); 0: none
 	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
 } Graph;
 

@@ -2,8 +2,9 @@
 #include "plan.h"
 
 const Machine machines[] = {
-#define M(name, arch, features, lanes, registers, threads, l1, l2, ...)                            \
-	{name, arch, features, lanes, registers, threads, (l1) << 10, (l2) << 10, __VA_ARGS__},
+#define M(name, plain, arch, features, lanes, registers, threads, l1, l2, ...)                     \
+	{name,      plain,   arch,       features,   lanes,                                        \
+	 registers, threads, (l1) << 10, (l2) << 10, __VA_ARGS__},
 #include "machines.def"
 #undef M
 };

@@ -28,11 +28,11 @@ enum { LARGE_SPACE = 1 << 16 };
 
 // A class of machines: a row of machines.def.
 typedef struct Machine {
-	const char *name, *arch, *features;
+	const char *name, *plain, *arch, *features;
 	int lanes, registers, threads;
 	int64_t l1, l2; // bytes
 	int workers;
-	int rows, vectors, narrow, unroll, depth;
+	int rows, vectors, narrow, unroll, depth, pairs;
 } Machine;
 
 // Where a value is. Offsets are in bytes, multiples of 64.
@@ -231,6 +231,7 @@ typedef struct Patch {
 	Ref from;    // the value under the windows
 	double fill; // outside of it
 	Digits row, step;
+	Digit fold; // the elements of a step
 	// By axis of `from`: elements of the box that is packed, the distance of its elements, and
 	// its first index less that of the first row and step.
 	int64_t size[RANK], stride[RANK], below[RANK];
@@ -241,7 +242,12 @@ typedef struct Patch {
 typedef struct DotSizes {
 	int lead; // axes before it are the batch; those from it to the last but one are rows
 	int64_t batch, m, n, k;
-	int64_t bytes;                  // of an element
+	int64_t bytes;                  // of a sum, and of a step of a or b once they are packed
+	int fold;                       // elements of k that are a step of the tile: 1, or 2 of bf16
+	int64_t line;                   // elements of k that steps do not go past; less than k if
+	                                // rows are windows
+	int64_t steps;                  // of k
+	bool dense;                     // a is read as bf16 in order: two are a step
 	int lanes;                      // elements of a vector
 	int64_t width;                  // columns of a panel
 	int64_t strips, panels;         // of the full product

@@ -1,9 +1,10 @@
 // text.c: writes graphs as text and reads them.
 // The text that is written can be read back, and is then written the same. One line per slot,
 // value, output or store:
-//   graph NAME [apart | plain] [wide] [unaliased]
+//   graph NAME [apart | plain] [wide] [products TYPE] [unaliased]
 //     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64;
-//     unaliased: see graph_unalias
+//     products: pass `precision` rounds operands of products to this type; unaliased: see
+//     graph_unalias
 //   slot NAME : KIND TYPE [from INITIALIZER] [limit N] [ignore N] [= {number}]  # why
 //     from "": in no initializer
 //   %3 = dot(%1, w) : TYPE  # operator node
@@ -237,8 +238,10 @@ char *graph_text(Arena *arena, const Graph *g)
 	Text t = {.arena = arena};
 	say(&t, "graph ");
 	say_name(&t, g->name ? g->name : "");
-	say(&t, "%s%s%s\n", plains[g->plain], g->wide ? " wide" : "",
-	    g->unaliased ? " unaliased" : "");
+	say(&t, "%s%s", plains[g->plain], g->wide ? " wide" : "");
+	if (g->products)
+		say(&t, " products %s", elems[g->products].name);
+	say(&t, "%s\n", g->unaliased ? " unaliased" : "");
 	say_graph(&t, g);
 	return t.at;
 }
@@ -252,16 +255,22 @@ typedef struct Reader {
 	Table *nodes; // "operator name" -> number
 } Reader;
 
-static Elem read_type(Lexer *l, Shape *shape)
+static Elem read_elem(Lexer *l)
 {
 	const char *name = lexer_name(l);
 	int type = FIND(name, elems);
 	if (type < 0)
 		fail(lexer_place(l), "unknown type '%s'", name);
+	return (Elem)type;
+}
+
+static Elem read_type(Lexer *l, Shape *shape)
+{
+	Elem type = read_elem(l);
 	*shape = (Shape){0};
 	if (lexer_is(l, "[") && lexer_dims(l, shape))
 		fail(lexer_place(l), "a dimension of a value is marked");
-	return (Elem)type;
+	return type;
 }
 
 // Reads "{1, 2}" or "{0 *}" as bytes of `type`.
@@ -436,6 +445,8 @@ Graph *lexer_graph(Lexer *l, const Book *book)
 	else if (lexer_take(l, "plain"))
 		r.g->plain = DECOMPOSED_ALL;
 	bool wide = lexer_take(l, "wide");
+	if (lexer_take(l, "products"))
+		r.g->products = read_elem(l);
 	r.g->unaliased = lexer_take(l, "unaliased");
 	if (l->kind == T_line)
 		lexer_next(l);

@@ -109,6 +109,11 @@ static Elem type_float(const Case *c)
 	return one_type(c, 0);
 }
 
+static Elem type_work(const Case *c)
+{
+	return arithmetic_type(type_float(c));
+}
+
 static Elem type_index(const Case *c)
 {
 	(void)c;

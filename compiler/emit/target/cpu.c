@@ -48,6 +48,15 @@ static Loop every_thread(Gen *g)
 	return (Loop){.outer = NULL};
 }
 
+static Value add_pairs(Gen *g, Value sum, Value a, Value b)
+{
+	LLVMTypeRef type = LLVMBFloatTypeInContext(g->context);
+	LLVMTypeRef pairs = LLVMVectorType(type, 2 * (unsigned)g->width);
+	Value in[] = {sum, LLVMBuildBitCast(g->b, a, pairs, ""),
+	              LLVMBuildBitCast(g->b, b, pairs, "")};
+	return intrinsic(g, "llvm.x86.avx512bf16.dpbf16ps.512", 0, NULL, COUNT(in), in);
+}
+
 static const TargetOps vector_ops = {.begin = begin_launch,
                                      .pointer = pointer,
                                      .lane_loop = vector_loop,
@@ -55,6 +64,7 @@ static const TargetOps vector_ops = {.begin = begin_launch,
                                      .barrier = no_barrier,
                                      .single_begin = every_thread,
                                      .prefetch = prefetch_line,
+                                     .add_pairs = add_pairs,
                                      .tile = tile_function};
 
 // ---- features -------------------------------------------------------------------------
@@ -105,7 +115,7 @@ static bool belongs(Arena *arena, const Target *t, const Machine *m)
 	bool has = starts_with(t->triple, m->arch);
 	const char *at = m->features;
 	for (char *one; has && (one = next_feature(arena, &at));)
-		has = is_on(t->features, one);
+		has = *one == '-' ? !is_on(t->features, one + 1) : is_on(t->features, one);
 	return has;
 }
 

@@ -100,13 +100,13 @@ const Machine *target_machine(const Target *t)
 	return t->machine;
 }
 
-const char *target_kind(Arena *arena, const Target *t)
+const char *target_kind(Arena *arena, const Target *t, bool narrow)
 {
-	return format(arena, "%s %s", t->triple,
-	              t->machine->threads > 1 ? t->cpu : t->machine->name);
+	const char *class = narrow ? t->machine->name : t->machine->plain;
+	return format(arena, "%s %s", t->triple, t->machine->threads > 1 ? t->cpu : class);
 }
 
 const char *target_text(Arena *arena, const Target *t)
 {
-	return format(arena, "%s, %s, %s", target_kind(arena, t), t->cpu, t->features);
+	return format(arena, "%s, %s, %s", target_kind(arena, t, true), t->cpu, t->features);
 }

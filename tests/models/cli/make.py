@@ -310,3 +310,20 @@ quotients (float[200] x) => (float wrong, float mean, int64 total)
   total = ReduceSum<keepdims = 0>(steps_whole)
 }"""
 save(parser.parse_model(QUOTIENTS), "quotients.onnx")
+
+# Products long enough, and values between them large enough, to be rounded by --precision bf16.
+def wave(name, *shape):
+    count = int(np.prod(shape))
+    return numpy_helper.from_array((np.sin(1.3 * np.arange(count)) / shape[0] ** 0.5).reshape(shape).astype("f"), name)
+nodes = [
+    node("MatMul", ["x", "w1"], ["a"]),
+    node("LayerNormalization", ["a", "scale", "bias"], ["h"]),
+    node("Relu", ["h"], ["r"]),
+    node("MatMul", ["r", "w2"], ["b"]),
+    node("Add", ["b", "h"], ["s"]),
+    node("MatMul", ["s", "w3"], ["logits"]),
+]
+weights = [wave("w1", 40, 96), wave("w2", 96, 96), wave("w3", 96, 5),
+           numpy_helper.from_array(np.ones(96, "f"), "scale"), numpy_helper.from_array(np.zeros(96, "f"), "bias")]
+graph = helper.make_graph(nodes, "products", [value("x", F, ["n", 40])], [value("logits", F, ["n", 5])], weights)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "products.onnx")

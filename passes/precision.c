@@ -1,0 +1,149 @@
+// precision.c: rounds the operands of products, and the values that kernels hand on between
+// products, to the type that the graph names (Graph.products).
+// A value is rounded where it is made, so that all that is computed from it, forward and backward,
+// reads the same number. Arithmetic stays f32: kernels widen what they read, and products add up in
+// f32. Sums and what is computed from them alone (statistics of norms, softmax and losses) are not
+// rounded; nor are outputs, what loops carry, and what lies not between two products: the
+// optimizer's step, and masks, positions and tables, whose numbers may be large.
+#include "index.h"
+#include "passes.h"
+
+enum {
+	DEPTH = 16,  // least sum of products that is worth rounding
+	MANY = 4096, // elements from which a value in memory is rounded
+};
+
+typedef struct Precision {
+	const Graph *from;
+	bool *product; // by Ref of `from`: its operands are rounded
+	bool *handed;  // it is rounded where it is made
+	bool *factor;  // a product reads it, perhaps through moves
+	Ref *rounded;  // its copy in the type of products, of factors
+} Precision;
+
+// What the primitive may be, of values in memory.
+static bool may_round(const Graph *g, const Val *v)
+{
+	switch (prims[v->op].cls) {
+	case C_map:
+	case C_move:
+	case C_dot:
+	case C_index:
+		return true;
+	case C_composite:
+		return v->op != O_attend_stats;
+	case C_reduce:
+		return reduces_windows(g, v);
+	default:
+		return false;
+	}
+}
+
+// True if v is a sum, or computed from sums alone.
+static bool is_statistic(const Graph *g, const Val *v, const bool *statistic)
+{
+	Class cls = prims[v->op].cls;
+	if (cls == C_reduce)
+		return !reduces_windows(g, v);
+	bool some = false, all = cls == C_map || cls == C_move;
+	for (int k = 0; k < v->nin && all; k++) {
+		bool full = count_of(&val(g, v->in[k])->shape) == count_of(&v->shape);
+		some |= full && statistic[v->in[k]];
+		all = !full || statistic[v->in[k]];
+	}
+	return all && some;
+}
+
+// Finds the products worth rounding, one operand of which comes from a weight or another product.
+static void find_products(Arena *scratch, Precision *p, bool *after)
+{
+	const Graph *g = p->from;
+	bool *weighed = NEWS(scratch, bool, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		weighed[r] = v->op == O_slot && g->slots.at[v->attr->i[0]].kind != S_input;
+		for (int k = 0; k < v->nin; k++) {
+			weighed[r] |= weighed[v->in[k]];
+			after[r] |= after[v->in[k]];
+		}
+		p->product[r] = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
+		                last_dim(&val(g, v->in[0])->shape) >= DEPTH;
+		after[r] |= p->product[r] || is_attention(v->op);
+	}
+}
+
+// Finds the values in memory that are rounded: `after` a product.
+static void find_handed(Arena *scratch, Precision *p, const bool *after, const Machine *machine)
+{
+	const Graph *g = p->from;
+	bool *statistic = NEWS(scratch, bool, g->nval), *before = NEWS(scratch, bool, g->nval);
+	bool *exact = NEWS(scratch, bool, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		statistic[r] = is_statistic(g, val(g, r), statistic);
+	for (int i = 0; i < g->outs.count; i++)
+		exact[g->outs.at[i].val] = true;
+	for (int i = 0; i < g->stores.count; i++)
+		exact[g->stores.at[i].val] = true;
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		for (int k = 0; k < v->nin; k++) {
+			exact[v->in[k]] |=
+			    v->op == O_loop || (exact[r] && prims[v->op].cls == C_move);
+			before[v->in[k]] |= before[r] || p->product[r] || is_attention(v->op);
+		}
+	}
+	const Plan *plan = fuse_pass(scratch, g, "", machine);
+	for (int i = 0; i < plan->kerns.count; i++)
+		for (int k = 0; k < plan->kerns.at[i].nout; k++) {
+			Ref r = plan->kerns.at[i].out[k];
+			const Val *v = val(g, r);
+			p->handed[r] = v->type == E_f32 && after[r] && before[r] && !exact[r] &&
+			               !statistic[r] && may_round(g, v) &&
+			               count_of(&v->shape) >= MANY;
+		}
+}
+
+// Moves of what is rounded are moves of fewer bytes.
+static bool passes_on(const Precision *p, Ref r)
+{
+	return prims[val(p->from, r)->op].cls == C_move && !p->handed[r];
+}
+
+static void find_factors(Precision *p)
+{
+	const Graph *g = p->from;
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--)
+		for (int k = 0; k < val(g, r)->nin; k++)
+			p->factor[val(g, r)->in[k]] |=
+			    p->product[r] || (p->factor[r] && passes_on(p, r));
+}
+
+static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	Precision *p = context;
+	Ref r = ref_of(p->from, v), *low = NEWS(to->arena, Ref, v->nin + 1);
+	for (int k = 0; k < v->nin; k++)
+		low[k] = p->rounded[v->in[k]];
+	Ref x = put_as(to, v, p->product[r] ? low : in);
+	if (p->handed[r])
+		x = put_cast(to, put_cast(to, x, to->products), E_f32);
+	if (p->factor[r])
+		p->rounded[r] = passes_on(p, r) ? put(to, v->op, v->nin, low, v->attr)
+		                                : put_cast(to, x, to->products);
+	return x;
+}
+
+Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
+{
+	Arena *scratch = arena_within(arena);
+	Precision p = {from, NEWS(scratch, bool, from->nval), NEWS(scratch, bool, from->nval),
+	               NEWS(scratch, bool, from->nval), NEWS(scratch, Ref, from->nval)};
+	bool *after = NEWS(scratch, bool, from->nval);
+	Graph *to = graph_like(arena, from);
+	find_products(scratch, &p, after);
+	find_handed(scratch, &p, after, machine);
+	find_factors(&p);
+	copy_graph(to, from, NULL, put_rounded, &p);
+	arena_free(scratch);
+	return to;
+}
