@@ -3,7 +3,7 @@
 // A value is rounded where it is made, so that all that is computed from it, forward and backward,
 // reads the same number. Arithmetic stays f32: kernels widen what they read, and products add up in
 // f32. Sums and what is computed from them alone (statistics of norms, softmax and losses) are not
-// rounded; nor are outputs, what loops carry, and what lies not between two products: the
+// rounded; nor are outputs, what loops carry, and whatever does not lie between two products: the
 // optimizer's step, and masks, positions and tables, whose numbers may be large.
 #include "index.h"
 #include "passes.h"
@@ -21,7 +21,7 @@ typedef struct Precision {
 	Ref *rounded;  // its copy in the type of products, of factors
 } Precision;
 
-// What the primitive may be, of values in memory.
+// The table: which values may be rounded where they are stored.
 static bool may_round(const Graph *g, const Val *v)
 {
 	switch (prims[v->op].cls) {
