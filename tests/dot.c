@@ -133,6 +133,10 @@ static const struct Case {
      "graph deep\nslot x : input f32[2,7,7,700]\nslot w : input f32[6300,32]\n"
      "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : f32[2,7,7,700,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [98,6300]), w)\n"},
+    {"windows whose channels are a prime number", 9279,
+     "graph prime\nslot x : input f32[2,5,6,1031]\nslot w : input f32[9279,40]\n"
+     "%1 = window(x; [1,5,3,1,1,1,1, 2,6,3,1,1,1,1], 0) : f32[2,5,6,1031,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [60,9279]), w)\n"},
     {"windows of a line", 48,
      "graph line\nslot x : input f32[3,100,16]\nslot w : input f32[48,50]\n"
      "%1 = window(x; [1,51,3,2,1,2,1], 0) : f32[3,51,16,3]\n"

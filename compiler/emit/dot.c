@@ -398,7 +398,15 @@ static void read_patch(Tile *t, const Patch *patch)
 			t->loop[t->loops].count = step->at[i].taken;
 			t->loop[t->loops++].a_step = step->at[i].offset;
 		}
-	t->rest = (step->at[0].taken - t->odd) % t->unroll;
+}
+
+// True if a block of k, the last one of a chunk or another, is no multiple of the unrolled steps.
+static bool has_rest(const Dot *d)
+{
+	bool odd = d->s->a == W_patch && d->p.line % d->p.fold;
+	int64_t depth = MIN(d->p.chunk, d->s->depth);
+	int64_t last = d->p.chunk - (d->p.chunk_blocks - 1) * depth;
+	return (depth - odd) % d->s->unroll || (last - odd) % d->s->unroll;
 }
 
 void emit_dot(Gen *g)
@@ -415,7 +423,7 @@ void emit_dot(Gen *g)
 	                .rows = (int)s->height,
 	                .vectors = (int)s->vectors,
 	                .unroll = (int)s->unroll,
-	                .rest = d.p.steps % s->unroll,
+	                .rest = has_rest(&d),
 	                .pairs = d.p.fold > 1,
 	                .dense = d.p.dense,
 	                .odd = s->a == W_patch && d.p.line % d.p.fold,
