@@ -37,6 +37,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	CACHE = 1 << 24,
 	TRACE = 1 << 25,
 	PRECISION = 1 << 26,
+	TUNE = 1 << 27,
 } Group;
 
 typedef enum OptionName {
@@ -220,6 +221,7 @@ typedef struct Program {
 	struct amos_data *data; // NULL: none
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
+	bool tuned;             // its entries' machines have choices
 	bool runs; // it trains in this process: no entry that the training does not call
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
 	Model *model;           // NULL: the program was read from text
@@ -248,11 +250,25 @@ double untrained_percent(const Model *); // of the elements of all weights
 const char *percent_text(Arena *, double);
 // Compiles the program and loads it into this process, with the initial contents of its slots.
 struct amos *open_program(Program *);
+// Loads the object of a program that passed all passes, until the arena ends.
+struct amos *open_object(Program *, Arena *until);
 // Frees all that was read and compiled. The open program stays, and the data attached to it.
 void release_program(Program *);
 // Writes a copy of the model's file with the weights of the open model, for inference unless
 // --keep-training is given. Reads the model again if the program was released.
 void write_open(Program *, struct amos *, const char *path);
+
+// ---- tune.c: --tune ---------------------------------------------------------------------
+
+// Measures how the kernels of a program run best, which is after pass `join`, and sets its
+// machines' choices.
+void tune(Program *);
+// Returns what of this machine decides how fast kernels are, besides the target. Threads are part
+// of it: they divide the caches.
+const char *tuning_host(const Session *);
+void fill_inputs(const Program *, struct amos *); // with synthetic data
+// Calls an entry on such data, which may give indices out of range.
+void call_synthetic(struct amos *, const struct amos_entry *);
 
 // ---- program_text.c: programs in the notation -----------------------------------------
 

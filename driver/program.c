@@ -392,6 +392,8 @@ static void (*const program_passes[PASSES])(Program *) = {
 void run_passes(Program *p, Pass last)
 {
 	for (; p->next <= last; p->next++) {
+		if (p->next == PASS_join + 1 && chosen(p->session, OPT_tune) && !p->tuned)
+			tune(p);
 		if (program_passes[p->next])
 			program_passes[p->next](p);
 		for (int i = 0; i < p->entries.count && !program_passes[p->next]; i++)
@@ -448,23 +450,30 @@ static void find_object(Program *p)
 	cache_keep(session, &key, p->object);
 }
 
+struct amos *open_object(Program *p, Arena *until)
+{
+	Session *session = p->session;
+	Jit *jit = jit_load(p->object);
+	at_end(until, close_jit, jit);
+	struct amos_model *model = take_copy(until, jit_model(jit), sizeof *model);
+	model->name = copy_string(until, basename(program_graph(p)->name));
+	model->note = p->note ? p->note : "";
+	model->identity = p->identity ? p->identity : "";
+	model->labels = p->labels ? copy_string(until, p->labels) : NULL;
+	struct amos *open;
+	need_done(amos_open(model, choice_count(session, OPT_threads, 0),
+	                    choice_count(session, OPT_seed, 0), first_contents,
+	                    (void *)program_graph(p), &open));
+	at_end(until, close_model, open);
+	return open;
+}
+
 struct amos *open_program(Program *p)
 {
 	Session *session = p->session;
 	need_host(session);
 	find_object(p);
-	Jit *jit = jit_load(p->object);
-	at_end(session->arena, close_jit, jit);
-	struct amos_model *model = take_copy(session->arena, jit_model(jit), sizeof *model);
-	model->name = copy_string(session->arena, basename(program_graph(p)->name));
-	model->note = p->note ? p->note : "";
-	model->identity = p->identity ? p->identity : "";
-	model->labels = p->labels ? copy_string(session->arena, p->labels) : NULL;
-	struct amos *open;
-	need_done(amos_open(model, choice_count(session, OPT_threads, 0),
-	                    choice_count(session, OPT_seed, 0), first_contents,
-	                    (void *)program_graph(p), &open));
-	at_end(session->arena, close_model, open);
+	struct amos *open = open_object(p, session->arena);
 	if (open->threads_missing)
 		tell(session, "note: %lld threads could not be started\n",
 		     (long long)open->threads_missing);

@@ -1,5 +1,5 @@
 // program_key.c: writes all that decides a program's object, as bytes.
-// That is the compiler itself, the target, and the graphs that stand after pass `join`: the later
+// That is the compiler itself, the target, with --tune the host that it is tuned for, and the graphs that stand after pass `join`: the later
 // passes read nothing else. Initial contents of slots, texts about the model and the number of
 // threads are no part of it. Invariant: equal keys, equal objects.
 #include "driver.h"
@@ -121,6 +121,8 @@ Key program_key(const Program *p)
 		return key;
 	add_text(&key, compiler);
 	add_text(&key, target_text(arena, target_of(p->session)));
+	if (chosen(p->session, OPT_tune))
+		add_text(&key, tuning_host(p->session));
 	add_number(&key, p->entries.count);
 	for (int i = 0; i < p->entries.count; i++) {
 		add_text(&key, p->entries.at[i].unit.name);

@@ -26,13 +26,14 @@ void tile_attention(Scheduler *t)
 	s->depth = ceil_div(ceil_div(p.keys, blocks), p.panel) * p.panel;
 	s->key_height = even_height(MIN(s->depth, p.keys), MAX(1, high));
 	int64_t strips = ceil_div(p.queries, s->height);
-	int64_t parts = ceil_div(strips * s->height, p.back ? BACK_QUERIES : QUERIES);
+	int64_t most = p.back ? BACK_QUERIES : QUERIES * t->tuning->cache / 100;
+	int64_t parts = ceil_div(strips * s->height, most);
 	s->strips = ceil_div(strips, parts);
 	p = attend_sizes(t->graph, t->kern, machine);
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
 	s->batches = MAX(1, p.batch / groups);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
 	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * p.bytes;
-	s->ahead_rows = s->batches > 1 && read <= machine->l2 / 4 && (p.back || p.parts == 1);
+	s->ahead_rows = s->batches > 1 && !t->tuning->still && read <= machine->l2 / 4 && (p.back || p.parts == 1);
 	s->local = p.local_bytes;
 }

@@ -408,12 +408,12 @@ static void schedule_kernel(Scheduler *t)
 	case L_dot:
 		// Without a tile, or without a sum, each element is a reduction of its own.
 		if (t->machine->rows && count_of(&val(t->graph, root->in[0])->shape))
-			tile_product(t);
+			tune_kernel(t, tile_product);
 		else
 			block_map(t);
 		break;
 	case L_attend:
-		tile_attention(t);
+		tune_kernel(t, tile_attention);
 		break;
 	case L_map:
 		block_map(t);

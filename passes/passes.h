@@ -230,6 +230,19 @@ void memory_pass(Arena *, Plan *); // fills place, to, work, slot and *_bytes
 // Fails if the memory or a schedule of a placed plan is wrong.
 void verify_plan(const Plan *);
 
+// ---- tuning.c -------------------------------------------------------------------------
+
+typedef struct Tuning { // a row of tunings.def
+	const char *name;
+	int cache, wider;
+	LoopOrder order;
+	int packed, alone, still, unroll;
+} Tuning;
+extern const Tuning tunings[];
+extern const int tuning_count;
+// Returns what the choice of a tuning depends on, of a kernel with its usual schedule.
+const char *tuning_key(Arena *, const Graph *, const Kern *);
+
 // ---- pipeline.c: passes.def -------------------------------------------------------------
 
 typedef enum Pass {

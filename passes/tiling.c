@@ -1,7 +1,7 @@
 // tiling.c: chooses tile and block sizes of a dot.
-// They are a function of shapes and the machine alone: machines.def gives the register tile, all
-// else follows from the sizes of caches. Operands that several groups of workers would pack are
-// packed once, before.
+// They are a function of shapes, the machine and the kernel's tuning alone: machines.def gives the
+// register tile, all else follows from the sizes of caches. Operands that several groups of workers
+// would pack are packed once, before.
 #include "tiling.h"
 
 enum { AHEAD = 8 }; // steps of k that b is prefetched ahead
@@ -13,6 +13,7 @@ typedef struct Tiling {
 	Stride stride[2]; // of a: rows, k; of b: k, columns
 	bool copied[2];   // lanes along the tile's own axis read memory in order
 	int64_t high;     // most rows of the tile
+	int64_t cache;    // bytes of L2 that are counted on
 	Patch patch;      // of a, if its rows are windows
 } Tiling;
 
@@ -29,6 +30,10 @@ static void choose_tile(Tiling *d)
 	Sched *s = d->t->sched;
 	int64_t high = machine->rows, wide = machine->vectors, width = machine->lanes;
 	int64_t vectors = ceil_div(d->p.n, width);
+	if (d->t->tuning->wider) { // as many sums, fewer rows
+		wide += d->t->tuning->wider;
+		high = (machine->registers - 1 - wide) / wide;
+	}
 	if (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide)) {
 		high = machine->narrow;
 		wide = 1;
@@ -37,9 +42,9 @@ static void choose_tile(Tiling *d)
 	// Wider elements take more registers.
 	d->high = MAX(1, (high * wide + wide) / s->vectors - 1);
 	s->height = ceil_div(d->p.m, ceil_div(d->p.m, d->high));
-	s->unroll = machine->unroll;
+	s->unroll = machine->unroll * d->t->tuning->unroll;
 	int64_t blocks = ceil_div(d->p.steps, machine->depth);
-	int64_t grain = blocks > 1 ? MAX(width, s->unroll) : s->unroll;
+	int64_t grain = blocks > 1 ? MAX(width, machine->unroll) : machine->unroll;
 	s->depth = ceil_div(ceil_div(d->p.steps, blocks), grain) * grain;
 	update(d);
 }
@@ -80,7 +85,7 @@ static void choose_steps(Tiling *d, int64_t most)
 		s->depth *= digits;
 	}
 	int64_t inner = MAX(1, step->at[0].extent - d->p.line % d->p.fold);
-	int64_t unroll = d->t->machine->unroll;
+	int64_t unroll = d->t->machine->unroll * d->t->tuning->unroll;
 	s->unroll = MIN(inner, unroll);
 	for (int64_t n = 2 * unroll; inner % s->unroll && n > 1; n--)
 		s->unroll = inner % n ? s->unroll : n;
@@ -122,13 +127,13 @@ static void look_at_operand(Tiling *d, int o)
 // True if steps of k this far apart stay in L2 from one strip to the next.
 static bool near(const Tiling *d, int64_t stride)
 {
-	return d->p.k * stride * d->p.bytes <= d->t->machine->l2 / 4;
+	return d->p.k * stride * d->p.bytes <= d->cache / 4;
 }
 
 // Strips that are copied together fill a third of L2.
 static void choose_group(Tiling *d)
 {
-	int64_t most = d->t->machine->l2 / 3 / (d->p.strip_size * d->p.bytes);
+	int64_t most = d->cache / 3 / (d->p.strip_size * d->p.bytes);
 	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
 }
 
@@ -153,7 +158,7 @@ static void choose_a(Tiling *d)
 	if (along % LINE == 0)
 		held = WAYS * SETS / step;
 	bool apart = down % 4096 && along % 4096;
-	bool lies = a.fixed && (s->height == 1 || apart);
+	bool lies = a.fixed && (s->height == 1 || apart) && !d->t->tuning->packed;
 	bool in_order = a.along == 1 || (a.down == 1 && near(d, a.along) && held >= d->p.k);
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
 	update(d);
@@ -166,7 +171,7 @@ static bool can_share(const Tiling *d, int o)
 {
 	enum { LARGE = 64 << 20 };
 	const struct Shared *c = &d->p.shared[o];
-	return c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
+	return !d->t->tuning->alone && c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
 	       (c->batches == 1 || c->batches == d->p.batch);
 }
 
@@ -202,7 +207,7 @@ static double choose_split(Tiling *d)
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
-	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->t->machine->l2 / 2;
+	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->cache / 2;
 	int64_t cap = MAX(1, half / (s->depth * p->width * p->bytes));
 	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
 	int64_t unit = s->a == W_patch ? s->group : 1, units = ceil_div(p->strips, unit);
@@ -262,7 +267,7 @@ static void choose_patch(Tiling *d)
 				continue;
 			depth = s->depth;
 			update(d);
-			bool fits = d->p.strip_size * d->p.bytes <= machine->l2 / 4;
+			bool fits = d->p.strip_size * d->p.bytes <= d->cache / 4;
 			if (!fits && least_cost)
 				continue;
 			double cost = choose_split(d) + (fits ? 0 : MISFIT);
@@ -304,8 +309,12 @@ static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 void tile_product(Scheduler *t)
 {
 	enum { FEW = 10 };
-	Tiling d = {.t = t, .v = val(t->graph, t->kern->root)};
+	const Tuning *tuning = t->tuning;
+	Tiling d = {.t = t,
+	            .v = val(t->graph, t->kern->root),
+	            .cache = t->machine->l2 * tuning->cache / 100};
 	Sched *s = t->sched;
+	s->order = tuning->order;
 	s->partition = P_tiles;
 	for (int o = 0; o < t->kern->nout; o++)
 		if (is_reduced_out(t->graph, t->kern, o))
@@ -324,16 +333,16 @@ void tile_product(Scheduler *t)
 	// b is read in place when few strips meet it, and every panel is complete.
 	Stride a = d.stride[0], b = d.stride[1];
 	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
-	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0;
+	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed;
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
 	s->b = lies ? W_place : d.copied[1] || crossed ? W_copy : W_transpose;
-	s->b_ahead = lies ? AHEAD : 0;
+	s->b_ahead = lies && !tuning->still ? AHEAD : 0;
 	update(&d);
 
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	s->b_shared = is_shared(&d, 1, (Packing)s->b, d.p.down);
-	if (((rows && a.down) || s->a_shared) && s->panels > 1)
+	if (((rows && a.down) || s->a_shared) && s->panels > 1 && !tuning->still)
 		s->a_ahead =
 		    ceil_div(s->a_shared && s->a == W_copy ? d.p.a_step : s->height, s->panels);
 	update(&d);

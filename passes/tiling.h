@@ -16,15 +16,17 @@ typedef struct Scheduler {
 	Kern *kern;
 	Sched *sched;
 	Inside inside;
-	Refs members;    // the values that the kernel computes, ascending
-	bool *seen;      // by Ref
-	int *level;      // by Ref: 1 + reductions before it, of reductions themselves included
+	const Tuning *tuning; // of the kernel
+	Refs members;         // the values that the kernel computes, ascending
+	bool *seen;           // by Ref
+	int *level;           // by Ref: 1 + reductions before it, of reductions themselves included
 	uint32_t *needs; // by Ref: bit d: reductions on d others need it; bit `depth`: the outs do
 	int depth;       // reductions one after the other
 } Scheduler;
 
-void tile_product(Scheduler *);   // tiling.c
-void tile_attention(Scheduler *); // attend_tiling.c
+void tile_product(Scheduler *);                        // tiling.c
+void tile_attention(Scheduler *);                      // attend_tiling.c
+void tune_kernel(Scheduler *, void tile(Scheduler *)); // tuning.c: as its tuning says
 
 static inline void add_step(Scheduler *t, ValSteps *steps, Ref r, int depth)
 {

@@ -86,6 +86,86 @@ static double error_of(const Array *found, const Array *exact)
 	return worst / (size * 0x1p-23);
 }
 
+// ---- tunings --------------------------------------------------------------------------
+
+static void add_keys(Table *choices, const Plan *p, uint64_t tuning)
+{
+	for (const Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
+		if (k->kind == L_loop)
+			add_keys(choices, k->body, tuning);
+		else if (k->key)
+			*table_cell_s(choices, k->key) = tuning;
+}
+
+// Returns the plan with this tuning for all kernels. Sets *others to how many have another schedule
+// for it.
+static Plan *tuned_plan(Arena *arena, const Graph *g, uint64_t tuning, int *others)
+{
+	Machine *own = take_copy(arena, target_machine(target), sizeof *own);
+	Table *choices = table_new(arena);
+	own->choices = choices;
+	Plan *usual = plan_graph(arena, g, "run", own);
+	add_keys(choices, usual, tuning);
+	Plan *p = plan_graph(arena, g, "run", own);
+	*others = 0;
+	for (int k = 0; k < p->kerns.count && k < usual->kerns.count; k++) {
+		const Kern *a = &p->kerns.at[k], *b = &usual->kerns.at[k];
+		*others += a->key && strcmp(tuning_key(arena, p->graph, a),
+		                            tuning_key(arena, usual->graph, b));
+	}
+	return p;
+}
+
+static const Array *run_tuned(Arena *arena, const Graph *g, const Array *slot, uint64_t tuning,
+                              int *others)
+{
+	Plan *p = tuned_plan(arena, g, tuning, others);
+	Compiled *c = compile_plan(arena, g, p, target, g->name);
+	const Array *value = outs_compiled(arena, c, slot);
+	free_compiled(c);
+	return value;
+}
+
+// No tuning changes a bit. used[i]: the number of schedules that tuning i changed.
+static int test_tunings(Arena *arena, const char *text, int *used)
+{
+	const Graph *g = parse_graph(arena, "tuned", text, book_builtin());
+	const Array *slot = random_slots(arena, g, 1, 2);
+	int others, failed = 0;
+	const Array *usual = run_tuned(arena, g, slot, 0, &others);
+	for (int i = 1; i < tuning_count; i++) {
+		const Array *tuned = run_tuned(arena, g, slot, (uint64_t)i, &others);
+		used[i] += others;
+		for (int o = 0; o < g->outs.count; o++) {
+			const Array *a = &usual[g->outs.at[o].val], *b = &tuned[g->outs.at[o].val];
+			if (!memcmp(a->f, b->f, sizeof *a->f * (size_t)count_of(&a->shape)))
+				continue;
+			printf("FAILED %s: %s gives other bits\n%s", g->name, tunings[i].name,
+			       text);
+			failed++;
+		}
+	}
+	return failed;
+}
+
+static const char *const products[] = {
+    "slot a : input f32[150,1100]\nslot b : input f32[1100,600]\nout y = max(dot(a, b), 0)\n",
+    "slot a : input f32[150,96]\nslot b : input f32[96,320]\nout y = dot(exp(a), b)\n",
+    "slot a : input f32[900,400]\nslot b : input f32[700,400]\n"
+    "out y = dot(a, permute(b; [1,0]))\n",
+    "slot a : input f32[1300,400]\nslot b : input f32[1300,500]\n"
+    "%1 = dot(permute(a; [1,0]), b) : f32[400,500]\nout y = %1\nout z = sum(%1; [0])\n",
+    "slot a : input f32[6,150,60]\nslot b : input f32[6,60,170]\nout y = dot(a, b)\n",
+    "slot a : input f64[70,600]\nslot b : input f64[600,90]\nout y = dot(a, b)\n",
+    "slot a : input bf16[200,700]\nslot b : input bf16[700,300]\n"
+    "out y = dot(a, b)\n",
+    "slot x : input f32[4,30,30,32]\nslot w : input f32[288,64]\n"
+    "%1 = window(x; [1,30,3,1,1,1,1, 2,30,3,1,1,1,1], 0) : f32[4,30,30,32,3,3]\n"
+    "out y = max(dot(reshape(permute(%1; [0,1,2,4,5,3]); [3600,288]), w), 0)\n",
+    "slot q : input f32[4,610,16]\nslot k : input f32[4,640,16]\n"
+    "slot v : input f32[4,640,16]\nout y = attend(q, k, v; 1, 1, 0)\n",
+};
+
 static int test_sums(Arena *arena, const char *text)
 {
 	const Graph *g = parse_graph(arena, "sums", text, book_builtin());
@@ -104,7 +184,7 @@ static int test_sums(Arena *arena, const char *text)
 int main(void)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
-	int failed = 0;
+	int failed = 0, used[64] = {0};
 	for (int m = 0; m < COUNT(masks); m++) {
 		Arena *arena = arena_new();
 		target = target_named(arena, "cpu", masks[m]);
@@ -121,7 +201,15 @@ int main(void)
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_sums(arena, "graph partials\nslot a : input f32[3000,300]\n"
 		                           "out y = sum(exp(a); [0])\n");
+		for (int i = 0; i < COUNT(products); i++)
+			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
+			                       used);
 		arena_free(arena);
 	}
+	for (int i = 1; i < tuning_count; i++)
+		if (!used[i]) {
+			printf("FAILED: tuning %s changes no schedule\n", tunings[i].name);
+			failed++;
+		}
 	return failed != 0;
 }

@@ -87,27 +87,6 @@ static const char *disturbance(const Bench *b)
 
 // ---- steps ----------------------------------------------------------------------------
 
-static void fill_input(const Slot *s, void *bytes)
-{
-	Arena *arena = arena_new();
-	int64_t count = count_of(&s->shape), limit = s->limit > 0 ? s->limit : 2;
-	Array x = {.type = s->type, .shape = s->shape, .i = NEWS(arena, int64_t, count)};
-	for (int64_t i = 0; i < count; i++)
-		if (is_float(s->type))
-			x.f[i] = sin(0.7 * (double)i + 0.3);
-		else
-			x.i[i] = i * 7 % limit;
-	array_to(&x, bytes);
-	arena_free(arena);
-}
-
-static void call(struct amos *open, const struct amos_entry *entry)
-{
-	int status = amos_call(open, entry, NULL, NULL);
-	if (status != AMOS_INPUT) // synthetic data may give indices that are out of range
-		need_done(status);
-}
-
 static int by_number(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -128,13 +107,13 @@ static double *time_steps(Bench *b)
 	int64_t *own = NEWS(arena, int64_t, n + 1);
 	VEC(double) took = {0}, launches = {0};
 	for (int i = 0; i < WARM; i++)
-		call(b->open, b->entry);
+		call_synthetic(b->open, b->entry);
 	b->open->nanoseconds = own;
 	double start = amos_now();
 	while (took.count < LEAST || (took.count < MOST && amos_now() - start < long_enough)) {
 		memset(own, 0, (size_t)n * sizeof *own);
 		double begin = amos_now();
-		call(b->open, b->entry);
+		call_synthetic(b->open, b->entry);
 		PUSH(arena, took, amos_now() - begin);
 		for (int64_t k = 0; k < n; k++)
 			PUSH(arena, launches, (double)own[k]);
@@ -165,7 +144,7 @@ static void write_trace(Bench *b, const char *path)
 	spans.at = NEWS(arena, struct amos_span, spans.room + 1);
 	b->open->spans = &spans;
 	int64_t start = (int64_t)(1e9 * amos_now());
-	call(b->open, b->entry);
+	call_synthetic(b->open, b->entry);
 	b->open->spans = NULL;
 	json_t *events = json_array();
 	for (int64_t i = 0; i < spans.count; i++) {
@@ -351,11 +330,8 @@ void verb_bench(Session *session)
 	Program *program = program_new(session, NULL);
 	program->runs = true;
 	Bench b = {.session = session, .open = open_program(program)};
-	const Graph *g = program_graph(program);
 	int64_t threads = choice_count(session, OPT_threads, 0);
-	for (int i = 0; i < g->slots.count; i++)
-		if (g->slots.at[i].kind == S_input)
-			fill_input(&g->slots.at[i], amos_slot_bytes(b.open, i));
+	fill_inputs(program, b.open);
 	b.entry = amos_find_entry(b.open->model, "train");
 	Usage start = usage_now();
 	need_done(measure_peak(threads, &b.before));

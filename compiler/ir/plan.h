@@ -33,6 +33,9 @@ typedef struct Machine {
 	int64_t l1, l2; // bytes
 	int workers;
 	int rows, vectors, narrow, unroll, depth, pairs;
+	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
+	// (passes/tuning.c). NULL: all have the usual one.
+	const Table *choices;
 } Machine;
 
 // Where a value is. Offsets are in bytes, multiples of 64.
@@ -129,6 +132,7 @@ typedef struct Kern {
 	Ref root;          // dot, scatter, cumsum or loop; 0 for the others
 	struct Plan *body; // of a loop, whose outputs are its results and the number of iterations
 	Sched *sched;      // NULL until the kernel is scheduled
+	const char *key;   // of its tuning, if choices are made by measurement; NULL: there are none
 	Location work;     // of sched->work bytes
 } Kern;
 
