@@ -38,6 +38,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	TRACE = 1 << 25,
 	PRECISION = 1 << 26,
 	TUNE = 1 << 27,
+	PEER = 1 << 28,
 } Group;
 
 typedef enum OptionName {

@@ -1,4 +1,4 @@
-// bench.c: profiles a training step by kernel, on synthetic data.
+// bench.c: profiles a training step by kernel, on synthetic data or one batch.
 // Output: each kernel's share of the time, and the fraction of this machine's peak that it reaches.
 // The time of a launch is its median over the steps. The peaks are measured before and after them,
 // and with them what else used the processors meanwhile.
@@ -36,18 +36,26 @@ typedef struct Bench {
 	Peak before, after, peak; // peak: the better of both
 	double foreign, stolen;   // processors that others used meanwhile
 	Steps steps;
+	double loss;                    // of the first step
 	double flops;                   // per step
 	Lines kernels, products, kinds; // longest first
 	Line update;                    // all kernels that write parameters
+	Peers peers;
 } Bench;
 
 // ---- the machine ----------------------------------------------------------------------
+
+static double processor_time(const struct rusage *used)
+{
+	return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+	       1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+}
 
 static Usage usage_now(void)
 {
 	Usage now = {.time = amos_now()};
 	double t[8] = {0}, tick = (double)sysconf(_SC_CLK_TCK);
-	struct rusage own;
+	struct rusage own, peers;
 	FILE *file = fopen("/proc/stat", "re");
 	int read = !file ? 0
 	                 : fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2],
@@ -55,8 +63,8 @@ static Usage usage_now(void)
 	if (file)
 		fclose(file);
 	getrusage(RUSAGE_SELF, &own);
-	now.own = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
-	          1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+	getrusage(RUSAGE_CHILDREN, &peers);
+	now.own = processor_time(&own) + processor_time(&peers);
 	now.stolen = t[7] / tick;
 	// all but idle, waiting and stolen; where the system does not say, this process alone
 	now.busy = read == 8 ? (t[0] + t[1] + t[2] + t[5] + t[6]) / tick : now.own;
@@ -99,6 +107,13 @@ static double median(double *at, int n)
 	return (at[(n - 1) / 2] + at[n / 2]) / 2;
 }
 
+// Returns the loss of the call before; NAN: the model has none of that name.
+static double last_loss(const Bench *b)
+{
+	int64_t out = amos_find_output(b->entry, "loss");
+	return out < 0 ? NAN : amos_out_number(b->open, b->entry, out);
+}
+
 // Returns the median nanoseconds of each launch of the entry.
 static double *time_steps(Bench *b)
 {
@@ -106,8 +121,10 @@ static double *time_steps(Bench *b)
 	int64_t n = b->entry->nkernels;
 	int64_t *own = NEWS(arena, int64_t, n + 1);
 	VEC(double) took = {0}, launches = {0};
-	for (int i = 0; i < WARM; i++)
+	for (int i = 0; i < WARM; i++) {
 		call_synthetic(b->open, b->entry);
+		b->loss = i ? b->loss : last_loss(b);
+	}
 	b->open->nanoseconds = own;
 	double start = amos_now();
 	while (took.count < LEAST || (took.count < MOST && amos_now() - start < long_enough)) {
@@ -223,7 +240,7 @@ static void gather_lines(Bench *b, const double *nanoseconds)
 		     kind = key_line(arena, &line, "", "");
 		add_launch(arena, &b->kernels, &own);
 		add_launch(arena, &b->kinds, &kind);
-		if (!strcmp(k->kind, "dot"))
+		if (!strcmp(k->kind, "dot") || !strcmp(k->kind, "attend"))
 			add_launch(arena, &b->products, &shape);
 		line.key = line.kind = "update";
 		if (!strcmp(k->role, "update"))
@@ -284,20 +301,57 @@ static json_t *peak_json(const Peak *p)
 	return json_pack("{sf sf}", "flops", p->flops, "bytes", p->bytes);
 }
 
+// Returns how many times amosc's step the peer's takes; NAN if it computes another loss.
+static double peer_ratio(const Bench *b, const Peer *peer)
+{
+	const char *precision = choice(b->session, OPT_precision, "f32");
+	double allowed = strcmp(precision, "f32") ? 0.02 : 0.002;
+	return fabs(peer->loss - b->loss) <= allowed * fabs(b->loss) ? peer->step / b->steps.median
+	                                                             : NAN;
+}
+
+static json_t *peers_json(const Bench *b)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < b->peers.count; i++) {
+		const Peer *p = &b->peers.at[i];
+		json_array_append_new(
+		    list, json_pack("{ss so sf so si so so so so}", "name", p->name, "version",
+		                    json_text(p->version), "step", p->step, "least",
+		                    number_json(p->least), "steps", p->steps, "first",
+		                    number_json(p->first), "loss", number_json(p->loss), "bytes",
+		                    number_json(p->bytes), "ratio", number_json(peer_ratio(b, p))));
+	}
+	return list;
+}
+
 static json_t *bench_json(const Bench *b)
 {
 	const Steps *s = &b->steps;
 	json_t *machine = json_pack("{so so so sf sf ss?}", "peak", peak_json(&b->peak), "before",
 	                            peak_json(&b->before), "after", peak_json(&b->after), "foreign",
 	                            b->foreign, "stolen", b->stolen, "disturbed", disturbance(b));
-	return json_pack("{so sf sf sf si sf sf sI so so so so so}", "model",
+	return json_pack("{so sf sf sf si so sf sf sI so so so so so so}", "model",
 	                 json_text(b->session->path), "step", s->median, "least", s->least, "most",
-	                 s->most, "steps", s->count, "flops", b->flops, "fraction",
-	                 b->flops / s->median / b->peak.flops, "bytes",
+	                 s->most, "steps", s->count, "loss", number_json(b->loss), "flops",
+	                 b->flops, "fraction", b->flops / s->median / b->peak.flops, "bytes",
 	                 (json_int_t)b->open->memory.total, "machine", machine, "updates",
-	                 b->update.key ? line_json(b, &b->update) : json_null(), "kinds",
-	                 lines_json(b, &b->kinds), "products", lines_json(b, &b->products),
-	                 "kernels", lines_json(b, &b->kernels));
+	                 b->update.key ? line_json(b, &b->update) : json_null(), "peers",
+	                 peers_json(b), "kinds", lines_json(b, &b->kinds), "products",
+	                 lines_json(b, &b->products), "kernels", lines_json(b, &b->kernels));
+}
+
+static void print_peer(const Bench *b, const Peer *p)
+{
+	double ratio = peer_ratio(b, p);
+	printf("%s: %.3f ms a step", p->name, 1e3 * p->step);
+	if (isnan(ratio))
+		printf("; its first loss is %.6g, that of amosc %.6g: it computes something else",
+		       p->loss, b->loss);
+	else
+		printf(", %.2f times that of amosc", ratio);
+	printf("; first step after %.2f s; memory %s; %s\n", p->first,
+	       bytes_text(b->session->arena, p->bytes), p->version);
 }
 
 static void print_bench(const Bench *b)
@@ -318,6 +372,8 @@ static void print_bench(const Bench *b)
 	       1e3 * s->median, 1e-9 * b->flops / s->median,
 	       100 * b->flops / s->median / b->peak.flops, s->count, 1e3 * s->least, 1e3 * s->most);
 	printf("memory %s\n", bytes_text(b->session->arena, (double)b->open->memory.total));
+	for (int i = 0; i < b->peers.count; i++)
+		print_peer(b, &b->peers.at[i]);
 	if (disturbance(b))
 		printf("disturbed: %s; measure again\n", disturbance(b));
 }
@@ -327,13 +383,20 @@ void verb_bench(Session *session)
 	const char *trace = choice(session, OPT_trace, NULL);
 	if (trace)
 		need_done(amos_output_check(trace));
-	Program *program = program_new(session, NULL);
+	check_peers(session);
+	Program *program = program_new(session, open_given(session));
 	program->runs = true;
+	if (program->data)
+		attach_data(program);
 	Bench b = {.session = session, .open = open_program(program)};
 	int64_t threads = choice_count(session, OPT_threads, 0);
-	fill_inputs(program, b.open);
+	if (program->data)
+		need_done(amos_data_train(program->data, b.open, 0));
+	else
+		fill_inputs(program, b.open);
 	b.entry = amos_find_entry(b.open->model, "train");
 	Usage start = usage_now();
+	b.peers = run_peers(session, program_graph(program), b.open); // first, since they may fail
 	need_done(measure_peak(threads, &b.before));
 	const double *nanoseconds = time_steps(&b);
 	need_done(measure_peak(threads, &b.after));

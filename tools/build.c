@@ -4,8 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Returns the path of the runtime's archive: next to the installed command, or as built.
-static const char *runtime_archive(Arena *arena)
+const char *installed_file(Arena *arena, const char *installed, const char *built)
 {
 	char self[4096];
 	ssize_t count = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -13,8 +12,8 @@ static const char *runtime_archive(Arena *arena)
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = 0;
-	const char *installed = format(arena, "%s/" AMOSC_ARCHIVE_INSTALLED, self);
-	return access(installed, R_OK) ? AMOSC_ARCHIVE_BUILT : installed;
+	const char *path = format(arena, "%s/%s", self, installed);
+	return access(path, R_OK) ? built : path;
 }
 
 void verb_build(Session *session)
@@ -40,8 +39,9 @@ void verb_build(Session *session)
 	if (object)
 		write_object(program->object, out);
 	else
-		write_executable(session->arena, program->object, out,
-		                 runtime_archive(session->arena));
+		write_executable(
+		    session->arena, program->object, out,
+		    installed_file(session->arena, AMOSC_ARCHIVE_INSTALLED, AMOSC_ARCHIVE_BUILT));
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si ss}", "out", json_text(out), "kernels",
 		                     program->object->kernels, "chosen", program->note));

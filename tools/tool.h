@@ -23,6 +23,23 @@ void check_unused(const Session *, const Verb *);
 void print_help(FILE *);                      // amosc --help
 const char *option_help(Arena *, OptionName); // with the optimizers that it applies to
 
+// ---- build.c ----------------------------------------------------------------------------
+
+// Returns the path of a file by that next to the installed command, or as built.
+const char *installed_file(Arena *, const char *installed, const char *built);
+
+// ---- peer.c: other frameworks -----------------------------------------------------------
+
+typedef struct Peer { // a step of another framework
+	const char *name, *version;
+	double step, least, first, loss, bytes; // seconds; first: since the process started
+	int steps;
+} Peer;
+typedef VEC(Peer) Peers;
+void check_peers(Session *); // fails with STATUS_USAGE if --peer names another one
+// Runs the peers that --peer names on the batch in the inputs of the open model.
+Peers run_peers(Session *, const Graph *, const struct amos *);
+
 // ---- eta_check.c: amosc eta --check ---------------------------------------------------
 
 void check_eta(Session *);

@@ -68,11 +68,25 @@ static const char *product_shape(Arena *arena, const Plan *plan, const Val *v)
 	              is_transposed(plan, v->in[1]) ? 't' : 'n');
 }
 
+// Heads * queries x keys x columns of a query.
+static const char *attention_shape(Arena *arena, const Plan *plan, const Val *v)
+{
+	const Shape *q = &val(plan->graph, v->in[0])->shape,
+	            *k = &val(plan->graph, v->in[1])->shape;
+	int64_t queries = q->dim[q->rank - 2], columns = q->dim[q->rank - 1];
+	return format(arena, "%lld*%lldx%lldx%lld%s",
+	              (long long)(count_of(q) / (queries * columns)), (long long)queries,
+	              (long long)k->dim[k->rank - 2], (long long)columns,
+	              v->attr->i[0] ? " causal" : "");
+}
+
 const char *kern_shape(Arena *arena, const Plan *plan, const Kern *k)
 {
 	const Shape *s = &k->space;
 	if (k->kind == L_dot)
 		return product_shape(arena, plan, val(plan->graph, k->root));
+	if (k->kind == L_attend)
+		return attention_shape(arena, plan, val(plan->graph, k->root));
 	Text text = {.arena = arena};
 	for (int a = 0; a < s->rank; a++)
 		say(&text, "%s%lld", a ? "x" : "", (long long)s->dim[a]);
@@ -134,6 +148,8 @@ const char *kern_role(const Roles *roles, const Plan *plan, const Kern *k)
 	bool forward = true, one = true;
 	if (updated_slot(plan, k) >= 0)
 		return "update";
+	if (k->kind == L_attend) // gradients alone read its statistics
+		return val(g, k->root)->op <= O_attend_stats ? "forward" : "data";
 	for (int o = 0; o < k->nout; o++) {
 		forward &= roles->forward[k->out[o]];
 		one &= roles->updates[k->out[o]] > 0;

@@ -1,0 +1,253 @@
+"""Writes what run measured as tables in Markdown."""
+import statistics
+import time
+
+TEN = ('bert-small', 'gpt2-nano', 'gpt2-small', 't5', 'vit-tiny', 'resnet18', 'resnet50', 'cnn', 'lstm', 'mlp')
+SINGLE = ('attention-128', 'attention-128-causal', 'attention-1024', 'attention-1024-causal')
+DISTURBED = 0.1  # processors that others used
+FEATURES = ('avx2', 'fma', 'avx512f', 'avx512_bf16', 'amx_bf16')
+LEGEND = '`~`: others used the processors meanwhile, `!`: the first loss differs from amosc\'s, so the time does not count.'
+median = statistics.median
+
+
+# ---- results --------------------------------------------------------------------------
+
+class Results:
+    def __init__(self, lines):
+        self.lines = lines
+
+    def of(self, part, model, name):
+        """The results without an error; those that nobody disturbed, if there are any."""
+        all_ = [x for x in self.lines if (x['part'], x['model'], x['name']) == (part, model, name) and 'error' not in x]
+        return [x for x in all_ if x['foreign'] <= DISTURBED] or all_
+
+    def names(self, part):
+        return list(dict.fromkeys(x['name'] for x in self.lines if x['part'] == part))
+
+    def models(self, part):
+        return [name for name in TEN + SINGLE if any(x['part'] == part and x['model'] == name for x in self.lines)]
+
+    def value(self, part, model, name, key):
+        found = [x[key] for x in self.of(part, model, name)]
+        return median(found) if found else None
+
+    def is_wrong(self, part, model, name):
+        """True if a peer's first loss is not amosc's: it computes something else."""
+        own, other = (self.value(part, model, who, 'loss') for who in ('amosc', name))
+        return None not in (own, other) and abs(own - other) > (0.02 if part == 'bf16' else 0.002) * abs(own)
+
+    def best(self, part, model, key='median_s', prefix=''):
+        """(value, name) of the best peer, or (None, None)."""
+        values = [(self.value(part, model, name, key), name) for name in self.names(part)
+                  if name != 'amosc' and name.startswith(prefix) and not self.is_wrong(part, model, name)]
+        return min((v for v in values if v[0]), default=(None, None))
+
+    def cell(self, part, model, name, key='median_s', scale=1e3, digits=2):
+        value = self.value(part, model, name, key)
+        if value is None:
+            return '-'
+        disturbed = any(x['foreign'] > DISTURBED for x in self.of(part, model, name))
+        return f"{scale * value:.{digits}f}{' ~' * disturbed}{' !' * self.is_wrong(part, model, name)}"
+
+
+def table(head, rows):
+    return '\n'.join(['| ' + ' | '.join(head) + ' |', '|---' * len(head) + '|'] + ['| ' + ' | '.join(row) + ' |' for row in rows])
+
+
+def ratio(value, own):
+    return value / own if value and own else None
+
+
+def ratio_text(value):
+    return f'{value:.2f}' if value else '-'
+
+
+def mean_text(values):
+    values = [v for v in values if v]
+    return f'{statistics.geometric_mean(values):.2f}' if values else '-'
+
+
+# ---- tables ---------------------------------------------------------------------------
+
+def steps(results, part):
+    names = results.names(part)
+    head = ['model', *names, 'best peer', 'best / amosc', 'ORT / amosc', 'of FMA peak']
+    rows, best, ort = [], [], []
+    for model in results.models(part):
+        own = results.value(part, model, 'amosc', 'median_s')
+        value, name = results.best(part, model)
+        best.append(ratio(value, own))
+        ort.append(ratio(results.value(part, model, 'ort', 'median_s'), own))
+        rows.append([model, *(results.cell(part, model, n) for n in names), name or '-', ratio_text(best[-1]), ratio_text(ort[-1]),
+                     peak_cell(results, model) if part == 'step' else '-'])
+    return table(head, rows + [['geometric mean', *[''] * (len(names) + 1), mean_text(best), mean_text(ort), '']])
+
+
+def peak_cell(results, model):
+    found = results.of('profile', model, 'amosc')
+    if not found:
+        return '-'
+    disturbed = all(x['machine']['disturbed'] for x in found)
+    return f"{100 * median([x['fraction'] for x in found]):.0f} %{' ~' * disturbed}"
+
+
+def memory(results):
+    rows, torch, ort = [], [], []
+    for model in results.models('step'):
+        own = results.value('step', model, 'amosc', 'peak_mb')
+        least, name = results.best('step', model, 'peak_mb', 'torch')
+        other = results.value('step', model, 'ort', 'peak_mb')
+        torch.append(ratio(own, least))
+        ort.append(ratio(own, other))
+        rows.append([model, f'{own:.0f}' if own else '-', f'{least:.0f} ({name})' if least else '-', f'{other:.0f}' if other else '-',
+                     ratio_text(torch[-1]), ratio_text(ort[-1])])
+    rows.append(['geometric mean', '', '', '', mean_text(torch), mean_text(ort)])
+    return table(['model', 'amosc', 'least of PyTorch', 'ORT', 'amosc / PyTorch', 'amosc / ORT'], rows)
+
+
+def first_steps(results):
+    """Of the peers the first round, in which inductor compiles."""
+    names = [name for name in results.names('step') if name != 'amosc']
+    rows, best = [], []
+    for model in results.models('step'):
+        own, cached = (results.value('step', model, 'amosc', key) for key in ('first_s', 'cached_s'))
+        found = {name: next(iter(results.of('step', model, name)), None) for name in names}
+        firsts = [x['first_s'] + x.get('build_s', 0) for x in found.values() if x]
+        best.append(ratio(min(firsts, default=None), own))
+        rows.append([model, *(f'{x:.2f}' if x else '-' for x in (own, cached)), *map(first_cell, found.values()), ratio_text(best[-1])])
+    rows.append(['geometric mean', '', '', *[''] * len(names), mean_text(best)])
+    return table(['model', 'amosc', 'amosc, cached', *names, 'least / amosc'], rows)
+
+
+def first_cell(result):
+    if not result:
+        return '-'
+    build = f" + {result['build_s']:.1f}" if 'build_s' in result else ''
+    return f"{result['first_s']:.1f}{build}"
+
+
+def lines_of(results, kinds, models):
+    """Profiled lines of some kinds, the median of the rounds: {(model, shape, role): (launches, ms, fraction)}."""
+    found = {}
+    for model in models:
+        for profile in results.of('profile', model, 'amosc'):
+            for line in profile['products']:
+                if line['kind'] in kinds:
+                    found.setdefault((model, line['shape'], line['role']), []).append(line)
+    return {key: (lines[0]['launches'], 1e3 * median([x['seconds'] for x in lines]), median([x['fraction'] for x in lines]))
+            for key, lines in found.items()}
+
+
+def share(lines):
+    """The share of peak of several lines, weighted by time."""
+    return sum(ms * fraction for _, ms, fraction in lines) / sum(ms for _, ms, _ in lines)
+
+
+def convolutions(results):
+    models = [m for m in ('resnet18', 'resnet50', 'cnn') if m in results.models('profile')]
+    lines, rows = lines_of(results, ('dot',), models), []
+    for model in models:
+        for role in ('forward', 'data', 'weight'):
+            own = sorted((value, key[1]) for key, value in lines.items() if key[0] == model and key[2] == role)
+            own.sort(key=lambda line: -line[0][1])
+            if own:
+                rows.append([model, role, 'all', str(sum(v[0] for v, _ in own)), f'{sum(v[1] for v, _ in own):.2f}',
+                             f'{100 * share([v for v, _ in own]):.0f} %'])
+            rows += [[model, role, shape, str(v[0]), f'{v[1]:.2f}', f'{100 * v[2]:.0f} %'] for v, shape in own[:6]]
+    return table(['model', 'role', 'rows x columns x terms', 'launches', 'ms', 'of FMA peak'], rows)
+
+
+def attentions(results):
+    models = [m for m in SINGLE if m in results.models('profile')]
+    lines = lines_of(results, ('dot', 'attend'), models)
+    rows = [[model, shape, role, f'{ms:.2f}', f'{100 * fraction:.0f} %', results.cell('attention', model, 'torch')]
+            for (model, shape, role), (_, ms, fraction) in lines.items()]
+    return table(['attention', 'shape', 'role', 'ms', 'of FMA peak', "PyTorch's step, ms"], rows)
+
+
+def products(results):
+    lines = [line for x in results.of('products', '', 'amosc') for line in x['lines']]
+    return '\n'.join(f'    {line}' for line in lines)
+
+
+def updates(results):
+    rows = []
+    for model in results.models('update'):
+        profiles = [x for x in results.of('profile', model, 'amosc') if x['updates']]
+        torch = results.of('update', model, 'torch')
+        if not profiles or not torch:
+            continue
+        count = torch[0]['parameters']
+        own, bandwidth = (median([x['updates'][key] for x in profiles]) for key in ('seconds', 'fraction'))
+        other = median([x['median_s'] for x in torch])
+        place = median([x['machine']['peak']['bytes'] for x in profiles])
+        rows.append([model, f'{1e9 * own / count:.3f}', f'{100 * bandwidth:.0f} %', f'{1e9 * other / count:.3f}',
+                     f'{100 * 28 * count / other / place:.0f} %', ratio_text(other / own)])
+    return table(['model', 'amosc (Amos), ns a parameter', 'of bandwidth in place', 'PyTorch fused AdamW, ns', 'of bandwidth in place',
+                  'PyTorch / amosc'], rows)
+
+
+def errors(results):
+    lines = {(x['part'], x['model'], x['name'], x['error']) for x in results.lines if 'error' in x}
+    return '\n'.join(f'- {part}, {model}, {name}: {error}' for part, model, name, error in sorted(lines)) or 'None.'
+
+
+# ---- the report -----------------------------------------------------------------------
+
+def bf16_by(flags):
+    """What computes products of bf16, or '' for nothing that does."""
+    return 'AMX tiles' if 'amx_bf16' in flags else 'AVX512-BF16' if 'avx512_bf16' in flags else ''
+
+
+def report(lines, cpu, flags, threads, version, words):
+    results = Results(lines)
+    versions = sorted({x['version'] for x in lines if 'version' in x})
+    features = ', '.join(f for f in FEATURES if f in flags)
+    used = median([x['foreign'] for x in lines])
+    step = results.models('step')
+    rounds = max(len(results.of('step', model, 'amosc')) for model in step) if step else 0
+    precision = bf16_by(flags) or 'no bf16 products on this processor: operands are widened to f32'
+    return f"""# {cpu}, {threads} threads
+
+Made by `bench/run {words}` on {time.strftime('%Y-%m-%d')}: {version}, {', '.join(versions)}. Processor: {features}. All
+train on the same batch with the same weights, by turns, in {rounds} round{'s' * (rounds > 1)}; times are medians. Others used {used:.2f} processors in the
+median. {LEGEND}
+
+PyTorch's settings: `eager` as installed; `t` with jemalloc and Intel's OpenMP preloaded, `tf` also with MKL's fast path on AMD's
+processors; `compile` by inductor; `cl` channels last; `bf16` autocast. amosc trains with Amos, the others with AdamW (fused).
+
+## A step in f32, ms
+{steps(results, 'step')}
+
+## A step in bf16, ms
+Products run on: {precision}.
+
+{steps(results, 'bf16')}
+
+## Peak memory of the process, MB
+{memory(results)}
+
+## From the start of the process to the end of the first step, s
+ORT's second number is the time that its training artifacts took.
+
+{first_steps(results)}
+
+## The update
+{updates(results)}
+
+## Matrix products, one thread
+{products(results)}
+
+## Convolutions, by role
+The six shapes that take longest, of those of a role; `all` is weighted by time.
+
+{convolutions(results)}
+
+## Attention
+Causal attention is counted by half. PyTorch's column is a complete step of that model.
+
+{attentions(results)}
+
+## Not measured
+{errors(results)}
+"""
