@@ -127,15 +127,15 @@ def first_cell(result):
 
 
 def lines_of(results, kinds, models):
-    """Profiled lines of some kinds, the median of the rounds: {(model, shape, role): (launches, ms, fraction)}."""
+    """Profiled lines of some kinds, in medians of the rounds: {(model, shape, role): (launches, ms, share of FMA peak)}."""
     found = {}
     for model in models:
         for profile in results.of('profile', model, 'amosc'):
             for line in profile['products']:
                 if line['kind'] in kinds:
-                    found.setdefault((model, line['shape'], line['role']), []).append(line)
-    return {key: (lines[0]['launches'], 1e3 * median([x['seconds'] for x in lines]), median([x['fraction'] for x in lines]))
-            for key, lines in found.items()}
+                    of_peak = line['flops'] / line['seconds'] / profile['machine']['peak']['flops']
+                    found.setdefault((model, line['shape'], line['role']), []).append((line['launches'], 1e3 * line['seconds'], of_peak))
+    return {key: tuple(map(median, zip(*lines))) for key, lines in found.items()}
 
 
 def share(lines):
@@ -151,9 +151,9 @@ def convolutions(results):
             own = sorted((value, key[1]) for key, value in lines.items() if key[0] == model and key[2] == role)
             own.sort(key=lambda line: -line[0][1])
             if own:
-                rows.append([model, role, 'all', str(sum(v[0] for v, _ in own)), f'{sum(v[1] for v, _ in own):.2f}',
+                rows.append([model, role, 'all', f'{sum(v[0] for v, _ in own):.0f}', f'{sum(v[1] for v, _ in own):.2f}',
                              f'{100 * share([v for v, _ in own]):.0f} %'])
-            rows += [[model, role, shape, str(v[0]), f'{v[1]:.2f}', f'{100 * v[2]:.0f} %'] for v, shape in own[:6]]
+            rows += [[model, role, shape, f'{v[0]:.0f}', f'{v[1]:.2f}', f'{100 * v[2]:.0f} %'] for v, shape in own[:6]]
     return table(['model', 'role', 'rows x columns x terms', 'launches', 'ms', 'of FMA peak'], rows)
 
 
