@@ -56,8 +56,8 @@ def average_pool(at, x):
 
 
 def batch_norm(at, x, scale, bias, mean, variance):
-    training = bool(at.get('training_mode', 0))
-    return F.batch_norm(x, mean.clone(), variance.clone(), scale, bias, training, 1 - at.get('momentum', 0.9), at.get('epsilon', 1e-5))
+    """By the batch, as amosc trains it whatever mode the file has."""
+    return F.batch_norm(x, mean, variance, scale, bias, True, 1 - at.get('momentum', 0.9), at.get('epsilon', 1e-5))
 
 
 def layer_norm(at, x, scale, bias=None):
@@ -180,9 +180,10 @@ OPERATORS = {
     'GlobalAveragePool': lambda at, x: x.mean(tuple(range(2, x.dim())), True), 'Greater': same(torch.gt),
     'GreaterOrEqual': same(torch.ge), 'Identity': same(lambda x: x), 'LSTM': lstm, 'LayerNormalization': layer_norm,
     'Less': same(torch.lt), 'LessOrEqual': same(torch.le), 'Log': same(torch.log),
-    'LogSoftmax': lambda at, x: torch.log_softmax(x, at.get('axis', -1)), 'MatMul': same(torch.matmul), 'Max': same(torch.maximum),
-    'MaxPool': max_pool, 'Min': same(torch.minimum), 'Mul': same(torch.mul), 'Neg': same(torch.neg), 'Not': same(torch.logical_not),
-    'Or': same(torch.logical_or), 'Pow': same(torch.pow), 'Range': same(lambda a, b, s: torch.arange(a.item(), b.item(), s.item())),
+    'LogSoftmax': lambda at, x: torch.log_softmax(x, at.get('axis', -1)), 'MatMul': same(torch.matmul),
+    'Max': same(torch.maximum), 'MaxPool': max_pool, 'Min': same(torch.minimum), 'Mul': same(torch.mul),
+    'Neg': same(torch.neg), 'Not': same(torch.logical_not), 'Or': same(torch.logical_or), 'Pow': same(torch.pow),
+    'Range': same(lambda a, b, s: torch.arange(a.item(), b.item(), s.item())),
     'Reciprocal': same(torch.reciprocal), 'ReduceMax': folded(torch.amax), 'ReduceMean': folded(torch.mean),
     'ReduceSum': folded(torch.sum), 'Relu': same(F.relu), 'Reshape': reshape,
     'Shape': lambda at, x: torch.tensor(x.shape[at.get('start', 0):at.get('end', x.dim())]), 'Sigmoid': same(torch.sigmoid),
@@ -209,7 +210,8 @@ class Net(nn.Module):
         trained = peer.trained_names(model)
         self.output, self.nodes = output, model.graph.node
         self.names = sorted(trained)
-        self.weights = nn.ParameterList(tensor(i) for i in sorted(model.graph.initializer, key=lambda i: i.name) if i.name in trained)
+        initializers = sorted(model.graph.initializer, key=lambda i: i.name)
+        self.weights = nn.ParameterList(tensor(i) for i in initializers if i.name in trained)
         self.fixed = {i.name: tensor(i) for i in model.graph.initializer if i.name not in trained}
         self.attributes = [{a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} for n in self.nodes]
         self.left = None  # of the nodes, those that each call runs

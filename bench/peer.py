@@ -80,5 +80,6 @@ def measure(task, step, version, **more):
         begin = time.perf_counter()
         step()
         took.append(time.perf_counter() - begin)
-    print(json.dumps({'median_s': statistics.median(took), 'least_s': min(took), 'steps': len(took), 'first_s': first, 'loss': loss,
-                      'peak_mb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 'version': version, **more}))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({'median_s': statistics.median(took), 'least_s': min(took), 'steps': len(took), 'first_s': first,
+                      'loss': loss, 'peak_mb': peak, 'version': version, **more}))

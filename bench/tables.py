@@ -78,8 +78,8 @@ def steps(results, part):
         value, name = results.best(part, model)
         best.append(ratio(value, own))
         ort.append(ratio(results.value(part, model, 'ort', 'median_s'), own))
-        rows.append([model, *(results.cell(part, model, n) for n in names), name or '-', ratio_text(best[-1]), ratio_text(ort[-1]),
-                     peak_cell(results, model) if part == 'step' else '-'])
+        rows.append([model, *(results.cell(part, model, n) for n in names), name or '-', ratio_text(best[-1]),
+                     ratio_text(ort[-1]), peak_cell(results, model) if part == 'step' else '-'])
     return table(head, rows + [['geometric mean', *[''] * (len(names) + 1), mean_text(best), mean_text(ort), '']])
 
 
@@ -99,8 +99,8 @@ def memory(results):
         other = results.value('step', model, 'ort', 'peak_mb')
         torch.append(ratio(own, least))
         ort.append(ratio(own, other))
-        rows.append([model, f'{own:.0f}' if own else '-', f'{least:.0f} ({name})' if least else '-', f'{other:.0f}' if other else '-',
-                     ratio_text(torch[-1]), ratio_text(ort[-1])])
+        rows.append([model, f'{own:.0f}' if own else '-', f'{least:.0f} ({name})' if least else '-',
+                     f'{other:.0f}' if other else '-', ratio_text(torch[-1]), ratio_text(ort[-1])])
     rows.append(['geometric mean', '', '', '', mean_text(torch), mean_text(ort)])
     return table(['model', 'amosc', 'least of PyTorch', 'ORT', 'amosc / PyTorch', 'amosc / ORT'], rows)
 
@@ -112,9 +112,11 @@ def first_steps(results):
     for model in results.models('step'):
         own, cached = (results.value('step', model, 'amosc', key) for key in ('first_s', 'cached_s'))
         found = {name: next(iter(results.of('step', model, name)), None) for name in names}
-        firsts = [x['first_s'] + x.get('build_s', 0) for x in found.values() if x]
+        firsts = [x['first_s'] + x.get('build_s', 0) for name, x in found.items()
+                  if x and not results.is_wrong('step', model, name)]
         best.append(ratio(min(firsts, default=None), own))
-        rows.append([model, *(f'{x:.2f}' if x else '-' for x in (own, cached)), *map(first_cell, found.values()), ratio_text(best[-1])])
+        rows.append([model, *(f'{x:.2f}' if x else '-' for x in (own, cached)), *map(first_cell, found.values()),
+                     ratio_text(best[-1])])
     rows.append(['geometric mean', '', '', *[''] * len(names), mean_text(best)])
     return table(['model', 'amosc', 'amosc, cached', *names, 'least / amosc'], rows)
 
@@ -134,7 +136,8 @@ def lines_of(results, kinds, models):
             for line in profile['products']:
                 if line['kind'] in kinds:
                     of_peak = line['flops'] / line['seconds'] / profile['machine']['peak']['flops']
-                    found.setdefault((model, line['shape'], line['role']), []).append((line['launches'], 1e3 * line['seconds'], of_peak))
+                    key = (model, line['shape'], line['role'])
+                    found.setdefault(key, []).append((line['launches'], 1e3 * line['seconds'], of_peak))
     return {key: tuple(map(median, zip(*lines))) for key, lines in found.items()}
 
 
@@ -183,8 +186,8 @@ def updates(results):
         place = median([x['machine']['peak']['bytes'] for x in profiles])
         rows.append([model, f'{1e9 * own / count:.3f}', f'{100 * bandwidth:.0f} %', f'{1e9 * other / count:.3f}',
                      f'{100 * 28 * count / other / place:.0f} %', ratio_text(other / own)])
-    return table(['model', 'amosc (Amos), ns a parameter', 'of bandwidth in place', 'PyTorch fused AdamW, ns', 'of bandwidth in place',
-                  'PyTorch / amosc'], rows)
+    return table(['model', 'amosc (Amos), ns a parameter', 'of bandwidth in place', 'PyTorch fused AdamW, ns',
+                  'of bandwidth in place', 'PyTorch / amosc'], rows)
 
 
 def errors(results):
@@ -209,9 +212,9 @@ def report(lines, cpu, flags, threads, version, words):
     precision = bf16_by(flags) or 'no bf16 products on this processor: operands are widened to f32'
     return f"""# {cpu}, {threads} threads
 
-Made by `bench/run {words}` on {time.strftime('%Y-%m-%d')}: {version}, {', '.join(versions)}. Processor: {features}. All
-train on the same batch with the same weights, by turns, in {rounds} round{'s' * (rounds > 1)}; times are medians. Others used {used:.2f} processors in the
-median. {LEGEND}
+Made by `bench/run {words}` on {time.strftime('%Y-%m-%d')}: {version}, {', '.join(versions)}. Processor: {features}.
+All train on the same batch with the same weights, by turns, in {rounds} round{'s' * (rounds > 1)}; times are medians.
+Others used {used:.2f} processors in the median. {LEGEND}
 
 PyTorch's settings: `eager` as installed; `t` with jemalloc and Intel's OpenMP preloaded, `tf` also with MKL's fast path on AMD's
 processors; `compile` by inductor; `cl` channels last; `bf16` autocast. amosc trains with Amos, the others with AdamW (fused).
