@@ -116,7 +116,7 @@ def gather(at, x, index):
     index = torch.where(index < 0, index + x.shape[axis], index)
     if axis == 0 and x.dim() == 2 and index.dim():
         return F.embedding(index, x)
-    return x.index_select(axis, index.reshape(-1)).reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1:])
+    return x.index_select(axis, index.reshape(-1)).reshape([*x.shape[:axis], *index.shape, *x.shape[axis + 1:]])
 
 
 def squeeze(at, x, axes=None):

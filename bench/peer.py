@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import signal
 import statistics
 import sys
 import time
@@ -22,6 +23,13 @@ Loss = namedtuple('Loss', 'kind output labels')
 def fail(text):
     print(json.dumps({'error': text}), flush=True)
     sys.exit(1)
+
+
+def end_as(status):
+    """Ends with the status of the process that did the work."""
+    if status < 0:
+        fail(f'it crashed: {signal.Signals(-status).name}')
+    sys.exit(status)
 
 
 def task():
