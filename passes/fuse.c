@@ -142,8 +142,23 @@ static bool reduces_operands(const Graph *g, const Group *group, const Shape *sh
 	return true;
 }
 
-// A product may reduce its rows as they leave the tile if they are all rows of one matrix, and
-// reading them again would cost more than a launch.
+// True if c reads a reduction of p.
+static bool reads_reduction(const Fuse *f, const Group *p, const Group *c)
+{
+	for (int m = 0; m < c->member.count; m++) {
+		const Reads *reads = &f->reads[c->member.at[m]];
+		for (int i = 0; i < reads->count; i++) {
+			Ref r = reads->at[i].val;
+			if (f->of[r] == p - f->group.at &&
+			    prims[val(f->graph, r)->op].cls == C_reduce)
+				return true;
+		}
+	}
+	return false;
+}
+
+// A product may reduce its rows as they leave the tile if they are all rows of one matrix,
+// reading them again would cost more than a launch, and no reduction needs another.
 static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 {
 	const Graph *g = f->graph;
@@ -155,7 +170,8 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	for (int i = 0; i < c->member.count; i++)
 		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
-	return f->machine->rows && count_of(&c->space) == count_of(&p->space) &&
+	return f->machine->rows && !reads_reduction(f, p, c) &&
+	       count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
 	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
 	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
