@@ -374,6 +374,14 @@ static void choose_sums(Scheduler *t)
 	}
 }
 
+// The launch before a scatter copies what it is added to.
+static void copy_by_rows(Scheduler *t)
+{
+	int64_t size = last_dim(&t->kern->space), rows = count_of(&t->kern->space) / size;
+	t->sched->rows = MAX(1, WORK / size);
+	t->sched->before = ceil_div(rows, t->sched->rows);
+}
+
 static bool holds(const void *scheduler, Ref r)
 {
 	const Scheduler *t = scheduler;
@@ -401,6 +409,8 @@ static void schedule_kernel(Scheduler *t)
 			if (a != root->attr->i[0])
 				*(a < root->attr->i[0] ? &rows : &columns) *= root->shape.dim[a];
 		cut_columns(t, rows, columns, piece_of(t, FEW));
+		if (k->kind == L_scatter)
+			copy_by_rows(t);
 		break;
 	case L_loop:
 		t->sched->work = loop_work(t->scratch, t->plan, k).bytes + k->body->scratch_bytes;

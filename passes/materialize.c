@@ -12,7 +12,9 @@ enum {
 	PIECES = 200,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
 	SMALL = 64,    // elements of a window whose reduction is an expression
-	DEEP = 200,    // largest depth of an expression, which is walked recursively
+	VAST =
+	    1 << 20, // elements from which the sum of two products is stored where one of them lies
+	DEEP = 200,  // largest depth of an expression, which is walked recursively
 };
 
 typedef struct Want { // how a value is used
@@ -167,6 +169,8 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 	if (!c->reads)
 		return w->readers > 1 && c->weight > AGAIN;
 	if (c->tail && (w->readers > 1 || w->moved))
+		return true;
+	if (c->tail && v->op == O_add && c->nbig > 1 && count_of(&v->shape) >= VAST)
 		return true;
 	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
 		return true;

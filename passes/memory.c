@@ -89,7 +89,7 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
 	const Val *to = val(p->graph, v), *from = val(p->graph, u);
 	int64_t count = count_of(&to->shape);
 	bool each = kern->kind == L_map || kern->kind == L_row || kern->kind == L_col ||
-	            (kern->kind == L_scatter && v == kern->root);
+	            kern->kind == L_dot || (kern->kind == L_scatter && v == kern->root);
 	bool alone = count == 1; // one worker
 	return each && reach != R_moved && bytes_of(from) == bytes_of(to) &&
 	       count_of(&from->shape) == count &&

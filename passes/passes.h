@@ -209,6 +209,9 @@ Graph *transpose_dot_pass(Arena *, const Graph *);
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
 
+// ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
+const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
+
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);

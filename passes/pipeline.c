@@ -47,6 +47,9 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		if (g->products)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
+	case PASS_row_blocks:
+		unit->graph = row_blocks_pass(arena, g, unit->machine);
+		return;
 	case PASS_unalias: // returns a live graph
 		unit->graph = graph_unalias(arena, g);
 		return;

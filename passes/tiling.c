@@ -169,7 +169,7 @@ static void choose_a(Tiling *d)
 // a block for each batch or one for all.
 static bool can_share(const Tiling *d, int o)
 {
-	enum { LARGE = 64 << 20 };
+	enum { LARGE = 16 << 20 };
 	const struct Shared *c = &d->p.shared[o];
 	return !d->t->tuning->alone && c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
 	       (c->batches == 1 || c->batches == d->p.batch);
@@ -192,7 +192,7 @@ static void choose_parts(Tiling *d, int64_t wanted)
 {
 	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part
 	Sched *s = d->t->sched;
-	int64_t size = d->p.strips * s->height * d->p.panels * d->p.width * d->p.bytes;
+	int64_t size = d->p.m * d->p.n * d->p.bytes;
 	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.steps / LONG));
 	s->parts = 0;
 	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)

@@ -68,8 +68,8 @@ static void check_places(const Plan *p, int k, const Reads *reads)
 		for (int j = 0; j < reads->count; j++) {
 			Ref u = reads->at[j].val;
 			int64_t read = bytes_of(val(g, u));
-			bool each = reads->at[j].reach != R_moved && kern->kind != L_dot &&
-			            kern->kind != L_scan && kern->kind != L_attend;
+			bool each = reads->at[j].reach != R_moved && kern->kind != L_scan &&
+			            kern->kind != L_attend;
 			if (overlap(kern->to[i], bytes, p->place[u], read) &&
 			    (!each || p->place[u].offset != kern->to[i].offset || read != bytes))
 				fail(p->name, "kernel %d: %%%u overwrites %%%u, which it reads", k,

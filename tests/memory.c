@@ -74,6 +74,43 @@ static void test_in_place(Arena *arena)
 	hold(p->scratch_bytes == 64 * 64 * 4, "a row kernel works in place");
 }
 
+// A product is added to another where that lies.
+static void test_sum_in_place(Arena *arena)
+{
+	const int64_t n = 1024;
+	Graph *g = graph_new(arena, "sum in place", NULL);
+	Ref x = put2(g, O_dot, slot(g, "a", S_input, n, 8), slot(g, "b", S_input, 8, n));
+	for (int i = 0; i < 3; i++)
+		x = put2(g, O_add, x,
+		         put2(g, O_dot, slot(g, format(arena, "c%d", i), S_input, n, 8),
+		              slot(g, format(arena, "d%d", i), S_input, 8, n)));
+	add_out(g, "y", put2(g, O_dot, x, slot(g, "e", S_input, n, 4)));
+	const Plan *p = placed(arena, g);
+	verify_plan(p);
+	hold(p->scratch_bytes < 2 * n * n * 4, "large products are added up in one place");
+}
+
+// The gradient of a table's rows is added to another of the table where that lies.
+static void test_rows_in_place(Arena *arena)
+{
+	Graph *g = graph_new(arena, "rows in place", NULL);
+	Ref x = put2(g, O_dot, slot(g, "a", S_input, 64, 64), slot(g, "b", S_input, 64, 64));
+	const Slot ids = {.name = "ids",
+	                  .kind = S_input,
+	                  .type = E_i64,
+	                  .shape = shape_of(1, (int64_t[]){8}),
+	                  .limit = 64};
+	Ref none = put_broadcast(g, put_num(g, E_f32, 0), val(g, x)->shape);
+	Ref rows =
+	    put_scatter(g, none, put_slot(g, add_slot(g, ids)), slot(g, "u", S_input, 8, 64), 0, 1);
+	Ref both = put2(g, O_add, x, rows);
+	hold(val(g, both)->op == O_scatter, "rows are added to the other summand");
+	add_out(g, "y", put2(g, O_dot, both, slot(g, "c", S_input, 64, 64)));
+	const Plan *p = placed(arena, g);
+	verify_plan(p);
+	hold(p->scratch_bytes == 64 * 64 * 4, "they lie where it is");
+}
+
 // Two entries with the same slots use the same locations.
 static void test_entries(Arena *arena)
 {
@@ -145,6 +182,8 @@ int main(void)
 	test_chain(arena);
 	test_gaps(arena);
 	test_in_place(arena);
+	test_sum_in_place(arena);
+	test_rows_in_place(arena);
 	test_entries(arena);
 	test_check(arena);
 	arena_free(arena);

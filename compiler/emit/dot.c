@@ -63,8 +63,8 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	unravel(g->vars, &d->row, &rows, idx);
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
-		store_outs(g, idx);
 		partials_step(g, &d->parts, &unit[u], 1, idx);
+		store_outs(g, idx); // perhaps over what the partial results are computed from
 	}
 }
 

@@ -1,6 +1,7 @@
 // scatter.c: emits scatter and running sums.
 // Their steps along the axis are sequential, in order. Workers share nothing: each has its own
-// columns, positions in the axes after it.
+// columns, positions in the axes after it. A scatter writes over its operand 0 where that lies in
+// its output; else the launch before copies it there, by rows.
 #include "gen.h"
 #include <string.h>
 
@@ -37,7 +38,44 @@ static void store_root(Gen *g, const Index *idx, Value v)
 
 // ---- scatter --------------------------------------------------------------------------
 
-// Copies operand 0, then combines it with the updates in order.
+static bool is_in_place(const Gen *g, const Val *v)
+{
+	Location from = value_location(g->plan, v->in[0]), to = g->kern->to[0];
+	return !g->inside[v->in[0]] && g->kern->nout == 1 && from.block == to.block &&
+	       from.offset == to.offset;
+}
+
+typedef struct Copied { // a row of operand 0
+	Ref from;
+	Index idx[RANK];
+} Copied;
+
+static void copy_units(Gen *g, int n, const Index *unit, void *context)
+{
+	Copied *c = context;
+	for (int u = 0; u < n; u++) {
+		c->idx[g->kern->space.rank - 1] = unit[u];
+		store_root(g, c->idx, at(g, c->from, c->idx));
+	}
+}
+
+// A worker copies rows of operand 0 along its last axis.
+static void copy_rows(Gen *g, const Val *v)
+{
+	const Shape *space = &g->kern->space;
+	Shape lead = shape_of(space->rank - 1, space->dim);
+	int64_t rows = count_of(&lead), columns = last_dim(space), each = g->kern->sched->rows;
+	Copied c = {.from = v->in[0]};
+	Value first = times(g, g->worker, each);
+	Loop loop = loop_begin(g, first, end_after(g, first, each, number(g, rows)), 1);
+	Index row = uniform_index(g, loop.i, rows, 1);
+	unravel(g->vars, &row, &lead, c.idx);
+	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, (int)g->kern->sched->units,
+	                  copy_units, &c);
+	loop_end(g, &loop);
+}
+
+// Combines what was copied with the updates in order.
 static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 {
 	static const Op modes[] = {O_const, O_sum, O_prod, O_amin, O_amax};
@@ -46,14 +84,7 @@ static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 	int64_t size = v->shape.dim[l->axis], steps = count_of(&index->shape);
 	Index middle[RANK], from[RANK], to[RANK];
 	lines_set(g, l, n, unit);
-	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
-	Index i = uniform_index(g, loop.i, size, 1);
-	for (int u = 0; u < n; u++) {
-		line_index(l, u, 1, &i, to);
-		store_root(g, to, at(g, v->in[0], to));
-	}
-	loop_end(g, &loop);
-	loop = loop_begin(g, number(g, 0), number(g, steps), 1);
+	Loop loop = loop_begin(g, number(g, 0), number(g, steps), 1);
 	Index step = uniform_index(g, loop.i, steps, 1);
 	unravel(g->vars, &step, &index->shape, middle);
 	Index position = data_index(g, v->in[1], middle, size);
@@ -105,6 +136,11 @@ void emit_scatter(Gen *g)
 	LaneBody *body = g->kern->kind == L_scan ? scan_units : scatter_units;
 	Lines *l = NEW(g->arena, Lines);
 	l->v = val(g->graph, g->kern->root);
+	if (g->stage == BEFORE) {
+		if (!is_in_place(g, l->v))
+			copy_rows(g, l->v);
+		return;
+	}
 	const Shape *space = &l->v->shape;
 	l->axis = (int)l->v->attr->i[0];
 	l->before = shape_of(l->axis, space->dim);

@@ -198,10 +198,34 @@ static Ref concat(const Case *q)
 	return full.count && !same ? put_concat(q->g, (int)axis, full.count, full.at) : 0;
 }
 
+static bool is_zero(const Graph *g, Ref r)
+{
+	double number;
+	while (val(g, r)->op == O_expand)
+		r = val(g, r)->in[0];
+	return const_num(g, r, &number) && number == 0;
+}
+
+// Adds a summand that is zero but for some rows, as gradients of tables are, to these rows alone.
+static Ref add_rows(const Case *q)
+{
+	enum { ADD = 1 };
+	for (int k = 0; k < 2; k++) {
+		const Val *v = operand(q, k);
+		if (v->op == O_scatter && v->attr->i[1] == ADD && is_zero(q->g, v->in[0]) &&
+		    same_shape(&v->shape, &operand(q, 1 - k)->shape))
+			return put(q->g, O_scatter, 3, (Ref[]){q->in[1 - k], v->in[1], v->in[2]},
+			           v->attr);
+	}
+	return 0;
+}
+
 // Concatenates summands that are padded to adjacent ranges, as gradients of slices are.
 static Ref add(const Case *q)
 {
 	const Val *x = operand(q, 0), *y = operand(q, 1);
+	if (x->op == O_scatter || y->op == O_scatter)
+		return add_rows(q);
 	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
 	    !same_shape(&x->shape, &y->shape))
 		return 0;
