@@ -208,6 +208,7 @@ Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
+Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);

@@ -47,6 +47,10 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		if (g->products)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
+	case PASS_panels:
+		if (unit->machine->rows && !g->products && has_loop(g))
+			unit->graph = graph_live(arena, panels_pass(arena, g, unit->machine));
+		return;
 	case PASS_row_blocks:
 		unit->graph = row_blocks_pass(arena, g, unit->machine);
 		return;

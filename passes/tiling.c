@@ -116,7 +116,7 @@ static void look_at_operand(Tiling *d, int o)
 	Index row = some_index(w, o ? d->p.k : d->p.m), column = some_index(w, o ? d->p.n : d->p.k);
 	Ref r = d->v->in[o];
 	dot_index(w, t->graph, d->v, &d->p, o, &batch, &row, &column, idx);
-	d->stride[o] = strides_of(w, t->graph, &t->inside, r, idx, &row, &column);
+	d->stride[o] = operand_stride(w, t->graph, &t->inside, d->v, &d->p, o, &batch);
 	bool pairs = o == 0 && d->p.fold > 1 && d->p.k % d->p.fold == 0 && d->stride[o].along == 1;
 	d->stride[o].fixed &= pairs || val(t->graph, r)->type == d->v->type;
 	int down = far_reads(w, t->graph, &t->inside, r, idx, &row);

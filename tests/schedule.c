@@ -86,6 +86,53 @@ static double error_of(const Array *found, const Array *exact)
 	return worst / (size * 0x1p-23);
 }
 
+// ---- panels ---------------------------------------------------------------------------
+
+// Returns how the product of the first loop's body reads its second operand.
+static Packing packing_in_loop(const Plan *p)
+{
+	for (const Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
+		for (int i = 0; k->kind == L_loop && i < k->body->kerns.count; i++)
+			if (k->body->kerns.at[i].kind == L_dot)
+				return (Packing)k->body->kerns.at[i].sched->b;
+	return PACKINGS;
+}
+
+// What every iteration multiplies by is packed before the loop, for the same bits.
+static int test_panels(Arena *arena)
+{
+	const Graph *g = parse_graph(arena, "cell",
+	                             "graph cell\nslot h : input f32[9,96]\n"
+	                             "slot w : input f32[96,1920]\n%1 = const i64 {7}\n"
+	                             "%2 = loop(%1, h, w; [7,1,0,0,0]) : i64\n"
+	                             "slot x : input f32[9,96]\nslot u : input f32[96,1920]\n"
+	                             "%1 = dot(x, u) : f32[9,1920]\n"
+	                             "%2 = slice(%1; [0,7], [9,96], [1,20]) : f32[9,96]\n"
+	                             "out y = act(%2; tanh)\nend\n"
+	                             "out y = result(%2; 0)\n",
+	                             book_builtin());
+	const Array *slot = random_slots(arena, g, 1, 2);
+	const Array *value[2];
+	Packing packing[2];
+	for (int skip = 0; skip < 2; skip++) {
+		Unit unit = {"run", target_machine(target), g, NULL};
+		for (Pass pass = PASS_loops; pass <= PASS_memory; pass++)
+			if (!skip || pass != PASS_panels)
+				run_pass(arena, pass, &unit);
+		packing[skip] = packing_in_loop(unit.plan);
+		Compiled *c = compile_plan(arena, g, unit.plan, target, g->name);
+		value[skip] = &outs_compiled(arena, c, slot)[g->outs.at[0].val];
+		free_compiled(c);
+	}
+	size_t bytes = sizeof *value[0]->f * (size_t)count_of(&value[0]->shape);
+	if (packing[0] == W_place && packing[1] == W_copy &&
+	    !memcmp(value[0]->f, value[1]->f, bytes))
+		return 0;
+	printf("FAILED %s: packing %d, without panels %d, or other bits\n", g->name, packing[0],
+	       packing[1]);
+	return 1;
+}
+
 // ---- tunings --------------------------------------------------------------------------
 
 static void add_keys(Table *choices, const Plan *p, uint64_t tuning)
@@ -201,6 +248,7 @@ int main(void)
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_sums(arena, "graph partials\nslot a : input f32[3000,300]\n"
 		                           "out y = sum(exp(a); [0])\n");
+		failed += test_panels(arena);
 		for (int i = 0; i < COUNT(products); i++)
 			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
 			                       used);

@@ -377,15 +377,6 @@ static void finish_parts(Dot *d)
 	finish_strip(d, first, from, to, d->sums);
 }
 
-static Stride operand_stride(Dot *d, int o)
-{
-	Gen *g = d->g;
-	Index row = some_index(g->vars, o ? d->p.k : d->p.m), idx[RANK];
-	Index column = some_index(g->vars, o ? d->p.n : d->p.k);
-	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, &row, &column, idx);
-	return strides_of(g->vars, g->graph, &g->computed, d->v->in[o], idx, &row, &column);
-}
-
 // The tile reads rows and steps at the offsets of their digits.
 static void read_patch(Tile *t, const Patch *patch)
 {
@@ -415,7 +406,8 @@ void emit_dot(Gen *g)
 	Dot d = {.g = g, .s = kern->sched, .v = val(g->graph, kern->root)};
 	d.p = dot_sizes(g->arena, g->graph, &g->computed, kern, g->target->machine);
 	d.in_batch = uniform_index(g, number(g, 0), d.p.batch, 1);
-	Stride a = operand_stride(&d, 0), b = operand_stride(&d, 1);
+	Stride a = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 0, &d.in_batch);
+	Stride b = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 1, &d.in_batch);
 	const Sched *s = d.s;
 	d.tile = (Tile){.elem = elem_type(g, d.v->type),
 	                .bytes = (int)d.p.bytes,

@@ -190,3 +190,17 @@ void dot_index(Vars *w, const Graph *g, const Val *v, const DotSizes *p, int o, 
 	idx[last] = *column;
 	index_within(own, idx, idx);
 }
+
+Stride operand_stride(Vars *w, const Graph *g, const Inside *inside, const Val *v,
+                      const DotSizes *p, int o, const Index *batch)
+{
+	Index row = some_index(w, o ? p->k : p->m), column = some_index(w, o ? p->n : p->k);
+	Index idx[RANK], at = column;
+	if (o && p->n % p->width == 0) { // along the columns of a panel
+		Index panel = some_index(w, p->n / p->width);
+		column = some_index(w, p->width);
+		at = add_index(w, &column, &panel, p->width);
+	}
+	dot_index(w, g, v, p, o, batch, &row, &at, idx);
+	return strides_of(w, g, inside, v->in[o], idx, &row, &column);
+}

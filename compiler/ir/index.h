@@ -85,6 +85,9 @@ int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, cons
 // Sets idx to the index of operand o (0: a, 1: b) of a product at an element of the matrix.
 void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, const Index *batch,
                const Index *row, const Index *column, Index *idx);
+// Returns the strides of operand o; of b, along the columns of a panel if all panels are complete.
+Stride operand_stride(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *, int o,
+                      const Index *batch);
 
 // ---- patch.c ----------------------------------------------------------------------------
 
