@@ -39,6 +39,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	PRECISION = 1 << 26,
 	TUNE = 1 << 27,
 	PEER = 1 << 28,
+	MEMORY = 1 << 29,
 } Group;
 
 typedef enum OptionName {
@@ -98,6 +99,8 @@ const char *choice(const Session *, OptionName, const char *otherwise); // the l
 double choice_number(const Session *, OptionName, double otherwise);    // >= 0
 double choice_part(const Session *, OptionName, double otherwise);      // in [0, 1)
 int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
+// Returns a size in bytes, > 0: 1048576, 1024K, 1M, 1MiB or 0.5G.
+int64_t choice_bytes(const Session *, OptionName, int64_t otherwise);
 
 // ---- read.c: the model, with every dimension bound ------------------------------------
 
@@ -245,6 +248,7 @@ Program *program_new(Session *, struct amos_data *);
 Program *program_of(Session *, const Graph *, const char *entry);
 void run_passes(Program *, Pass last);       // from the next to `last`
 const Graph *program_graph(const Program *); // the first entry's
+int64_t threads_of(const Session *); // that a program of --memory is compiled for
 // Checks all values of the data, and that no input lacks data, before anything is compiled.
 void attach_data(Program *);
 double untrained_percent(const Model *); // of the elements of all weights

@@ -362,6 +362,68 @@ static void pass_join(Program *p)
 	run_on_entries(p, 1, join_entry);
 }
 
+// ---- recompute ------------------------------------------------------------------------
+
+int64_t threads_of(const Session *session)
+{
+	return amos_threads(choice_count(session, OPT_threads, 0));
+}
+
+static int64_t local_of(const Plan *p)
+{
+	int64_t most = 0;
+	for (int k = 0; k < p->kerns.count; k++) {
+		const Kern *kern = &p->kerns.at[k];
+		most = MAX(most, kern->body ? local_of(kern->body) : kern->sched->local);
+	}
+	return most;
+}
+
+// Returns the bytes of all that is not scratch: slots, outputs, and what threads have of their own.
+static int64_t fixed_bytes(const Program *p)
+{
+	const Graph *g = program_graph(p);
+	int64_t bytes = 0, local = 0;
+	for (int i = 0; i < g->slots.count; i++)
+		bytes += full_lines(byte_count(g->slots.at[i].type, &g->slots.at[i].shape));
+	for (int e = 0; e < p->entries.count; e++) {
+		const Unit *unit = &p->entries.at[e].unit;
+		for (int i = 0; i < unit->graph->outs.count; i++)
+			bytes +=
+			    full_lines(bytes_of(val(unit->graph, unit->graph->outs.at[i].val)));
+		local = MAX(local, local_of(unit->plan));
+	}
+	return bytes + full_lines(local) * threads_of(p->session);
+}
+
+// Returns the size, rounded up, as --memory takes it.
+static const char *size_text(Arena *arena, int64_t bytes)
+{
+	bool large = bytes >= 64 << 20;
+	return format(arena, "%lld%c", (long long)ceil_div(bytes, large ? 1 << 20 : 1 << 10),
+	              large ? 'M' : 'K');
+}
+
+static void pass_recompute(Program *p)
+{
+	Session *session = p->session;
+	Arena *arena = session->arena;
+	if (!chosen(session, OPT_memory))
+		return;
+	int64_t limit = choice_bytes(session, OPT_memory, 0), fixed = fixed_bytes(p), least = 0;
+	for (int i = 0; i < p->entries.count; i++) {
+		Unit *unit = &p->entries.at[i].unit;
+		least = MAX(least, recompute_pass(work_arena(session), unit->plan, limit - fixed));
+	}
+	if (least > limit - fixed)
+		fail("--memory",
+		     "expected at least %s, found %s: parameters, state, batch and threads take "
+		     "%s" HELP
+		     "give a smaller --batch; with --accumulate N, N of these make an update",
+		     size_text(arena, fixed + least), choice(session, OPT_memory, NULL),
+		     size_text(arena, fixed));
+}
+
 // ---- object ---------------------------------------------------------------------------
 
 static void pass_object(Program *p)
@@ -384,9 +446,9 @@ static void pass_object(Program *p)
 // ---- programs -------------------------------------------------------------------------
 
 static void (*const program_passes[PASSES])(Program *) = {
-    [PASS_read] = pass_read,     [PASS_loss] = pass_loss, [PASS_eta] = pass_eta,
-    [PASS_grad] = pass_grad,     [PASS_step] = pass_step, [PASS_join] = pass_join,
-    [PASS_object] = pass_object,
+    [PASS_read] = pass_read,           [PASS_loss] = pass_loss,     [PASS_eta] = pass_eta,
+    [PASS_grad] = pass_grad,           [PASS_step] = pass_step,     [PASS_join] = pass_join,
+    [PASS_recompute] = pass_recompute, [PASS_object] = pass_object,
 };
 
 void run_passes(Program *p, Pass last)
@@ -405,6 +467,7 @@ Program *program_new(Session *session, struct amos_data *data)
 {
 	Program *p = NEW(session->arena, Program);
 	*p = (Program){.session = session, .data = data};
+	choice_bytes(session, OPT_memory, 0); // fails before the model is read
 	return p;
 }
 

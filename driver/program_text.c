@@ -19,7 +19,8 @@ static const struct {
     {DATA, PASS_read, PASS_eta},
     {LOSS, PASS_loss, PASS_loss},
     {ETA | STEP, PASS_eta, PASS_eta},
-    {TARGET, PASS_fuse, PASS_fuse}};
+    {TARGET, PASS_fuse, PASS_fuse},
+    {MEMORY, PASS_recompute, PASS_recompute}};
 
 // ---- printing -------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 // session.c: returns the options of a session, with their values checked.
 #include "driver.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct amos_option_row options[OPTIONS] = {
@@ -98,4 +100,24 @@ int64_t choice_count(const Session *session, OptionName option, int64_t otherwis
 	if (text && amos_set_count(name, text, &otherwise))
 		bad_usage(session, amos_error());
 	return otherwise;
+}
+
+int64_t choice_bytes(const Session *session, OptionName option, int64_t otherwise)
+{
+	static const char units[] = "KMGT";
+	const char *text = choice(session, option, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	double bytes = strtod(text, &end);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+	if (unit) {
+		bytes = ldexp(bytes, 10 * (int)(unit - units + 1));
+		end += strcmp(end + 1, "iB") ? 1 : 3;
+	}
+	if (end == text || *end || !(bytes >= 1 && bytes < 0x1p62))
+		bad_usage(session, format(session->arena,
+		                          "--%s: expected a size such as 500M or 2G, found '%s'",
+		                          long_name(session->arena, option), text));
+	return (int64_t)bytes;
 }

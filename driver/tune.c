@@ -118,7 +118,8 @@ static bool note_schedules(Tuner *t, const Plan *p)
 // Adds the times of the plan's launches, in their order, to those of its kernels.
 static const int64_t *add_times(Tuner *t, const Plan *p, const int64_t *least)
 {
-	for (const Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++) {
+	for (int run = 0; run < run_count(p); run++) {
+		const Kern *k = &p->kerns.at[run_kernel(p, run)];
 		double seconds = 0;
 		if (k->kind == L_loop) {
 			least = add_times(t, k->body, least + 1);

@@ -2,34 +2,8 @@
 // A stored value that cannot be computed in its slot is copied there by an additional kernel.
 // Invariant: the locations of slots depend on the slot table alone, so all entries of a model
 // agree.
-#include "passes.h"
+#include "memory.h"
 #include <stdlib.h>
-
-typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kernel `last`
-	int64_t bytes, offset;
-	int first, last, taken; // taken: 1 + the last kernel that writes it
-} Buffer;
-
-typedef struct Goal { // an output or a store
-	Ref val;
-	Location to;
-	int slot;     // -1: an output
-	bool written; // by the kernel that computes the value
-} Goal;
-
-typedef VEC(int) Ints;
-
-typedef struct MemoryPlan {
-	Arena *arena;
-	Plan *plan;
-	const Reads *reads; // by kernel
-	const int *writer;  // by Ref
-	int *last;          // by Ref: last kernel that reads it; -1: none
-	int *buffer;        // by Ref: its buffer; -1: none
-	VEC(Goal) goals;    // outputs, then stores
-	Ints *waiting;      // by Ref: numbers of its goals
-	VEC(Buffer) buffers;
-} MemoryPlan;
 
 static void place_slots(Arena *arena, Plan *p)
 {
@@ -57,27 +31,27 @@ static void add_goal(MemoryPlan *l, Goal goal)
 	PUSH(l->arena, l->goals, goal);
 }
 
-static MemoryPlan layout_of(Arena *arena, Plan *p)
+// Finds the runs of each value: from one that writes it to the last that reads it, before it is
+// written again. Those of a slot begin before all runs.
+static void find_spans(MemoryPlan *l)
 {
-	const Graph *g = p->graph;
-	MemoryPlan l = {.arena = arena, .plan = p};
-	l.reads = plan_reads(arena, p);
-	l.writer = plan_writers(arena, p);
-	l.last = NEWS(arena, int, g->nval);
-	l.buffer = NEWS(arena, int, g->nval);
-	l.waiting = NEWS(arena, Ints, g->nval);
-	for (int r = 0; r < g->nval; r++)
-		l.last[r] = l.buffer[r] = -1;
-	for (int k = 0; k < p->kerns.count; k++)
-		for (int i = 0; i < l.reads[k].count; i++)
-			l.last[l.reads[k].at[i].val] = k;
-	for (int i = 0; i < g->outs.count; i++)
-		add_goal(&l, (Goal){g->outs.at[i].val, {B_output, i}, -1, false});
-	for (int i = 0; i < g->stores.count; i++) {
-		const Store *s = &g->stores.at[i];
-		add_goal(&l, (Goal){s->val, p->slot[s->slot], s->slot, false});
+	const Graph *g = l->plan->graph;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_slot)
+			PUSH(l->arena, l->spans[r], ((Span){-1, -1}));
+	for (int t = 0; t < run_count(l->plan); t++) {
+		int k = run_kernel(l->plan, t);
+		const Kern *kern = &l->plan->kerns.at[k];
+		for (int i = 0; i < l->reads[k].count; i++) {
+			Spans *spans = &l->spans[l->reads[k].at[i].val];
+			if (spans->count)
+				spans->at[spans->count - 1].last = t;
+		}
+		for (int i = 0; i < kern->nout; i++)
+			if (l->writer[kern->out[i]] == k)
+				PUSH(l->arena, l->spans[kern->out[i]], ((Span){t, t}));
+		PUSH(l->arena, l->runs[k], t);
 	}
-	return l;
 }
 
 // True if kernel k may write output v over u, which it reads as `reach` says: its workers read only
@@ -105,7 +79,7 @@ static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
 	int writer = l->writer[v];
 	if (!held || writer < 0)
 		return true;
-	if (l->last[held] > writer)
+	if (last_span(l, held)->last > l->runs[writer].at[0])
 		return false;
 	for (int i = 0; i < l->reads[writer].count; i++) {
 		Read read = l->reads[writer].at[i];
@@ -113,6 +87,38 @@ static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
 			return false;
 	}
 	return true;
+}
+
+// True if kernel k, whenever it runs, is the last to read u, and v may take the memory of u then:
+// no other value of the buffer is in use while v is. Extends the spans of the buffer by those of v.
+static bool take_over(MemoryPlan *l, int k, Ref v, Ref u)
+{
+	Buffer *b = &l->buffers.at[l->buffer[u]];
+	const Spans *from = &l->spans[u], *to = &l->spans[v];
+	int died = 0;
+	for (int i = 0; i < from->count; i++)
+		died += from->at[i].last < run_count(l->plan) &&
+		        run_kernel(l->plan, from->at[i].last) == k;
+	if (died != l->runs[k].count)
+		return false;
+	for (int i = 0; i < to->count; i++)
+		for (int j = 0; j < b->spans.count; j++)
+			if (to->at[i].last >= b->spans.at[j].first &&
+			    to->at[i].first < b->spans.at[j].last)
+				return false;
+	for (int i = 0; i < to->count; i++)
+		for (int j = 0; j < b->spans.count; j++)
+			if (b->spans.at[j].last == to->at[i].first) {
+				b->spans.at[j].last = to->at[i].last;
+				break;
+			}
+	return true;
+}
+
+static int add_buffer(MemoryPlan *l, int k, int64_t bytes, Spans spans)
+{
+	PUSH(l->arena, l->buffers, ((Buffer){full_lines(bytes), 0, spans, k + 1}));
+	return l->buffers.count - 1;
 }
 
 // Finds a buffer for output v of kernel k: that of a value that k is the last to read and may
@@ -123,63 +129,68 @@ static void scratch_for(MemoryPlan *l, int k, Ref v)
 	for (int i = 0; i < reads->count; i++) {
 		Ref u = reads->at[i].val;
 		int b = l->buffer[u];
-		if (b >= 0 && l->buffers.at[b].taken <= k && l->last[u] == k &&
-		    may_overwrite(l->plan, k, v, u, reads->at[i].reach)) {
+		if (b >= 0 && l->buffers.at[b].taken <= k &&
+		    may_overwrite(l->plan, k, v, u, reads->at[i].reach) && take_over(l, k, v, u)) {
 			l->buffer[v] = b;
-			l->buffers.at[b].last = MAX(k, l->last[v]);
 			l->buffers.at[b].taken = k + 1;
 			return;
 		}
 	}
-	l->buffer[v] = l->buffers.count;
-	PUSH(l->arena, l->buffers,
-	     ((Buffer){full_lines(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v]),
-	               k + 1}));
+	Spans own = {0};
+	for (int i = 0; i < l->spans[v].count; i++)
+		PUSH(l->arena, own, l->spans[v].at[i]);
+	l->buffer[v] = add_buffer(l, k, bytes_of(val(l->plan->graph, v)), own);
 }
 
-// Places the outputs of kernel k in outputs of the entry and slots, else in scratch, and its
-// workspace. A value that cannot be computed in its slot is copied; so are values with many
+// Finds the memory of the outputs of kernel k: outputs of the entry and slots, else scratch; and
+// its workspace. A value that cannot be computed in its slot is copied; so are values with many
 // locations and the results of a loop, which writes to one location only.
-static void place_kernel(MemoryPlan *l, int k)
+static void plan_kernel(MemoryPlan *l, int k)
 {
 	enum { PLACES = 16 }; // limit of locations that a kernel writes one value to
 	Plan *p = l->plan;
-	Kern *kern = &p->kerns.at[k];
-	VEC(Ref) out = {0};
-	VEC(Location) to = {0};
+	const Kern *kern = &p->kerns.at[k];
 	for (int i = 0; i < kern->nout; i++) {
 		Ref v = kern->out[i];
-		const Val *value = val(p->graph, v);
 		const Ints *waiting = &l->waiting[v];
-		int first = to.count, copied = 0;
+		int written = 0;
 		for (int w = 0; w < waiting->count; w++) {
 			Goal *goal = &l->goals.at[waiting->at[w]];
-			goal->written = prims[value->op].cls != C_loop &&
-			                to.count - first < PLACES &&
+			goal->written = prims[val(p->graph, v)->op].cls != C_loop &&
+			                written < PLACES &&
 			                (goal->slot < 0 || stores_in_place(l, goal->slot, v));
-			copied += !goal->written;
-			if (goal->written)
-				PUSH(l->arena, to, goal->to);
+			written += goal->written;
 		}
-		if (copied)
-			l->last[v] = p->kerns.count;
-		if (to.count == first) {
+		if (written < waiting->count)
+			last_span(l, v)->last = run_count(p);
+		if (!written)
 			scratch_for(l, k, v);
-			PUSH(l->arena, to, ((Location){B_scratch, 0}));
-		}
-		if (value->op != O_slot)
-			p->place[v] = to.at[first];
-		while (out.count < to.count)
-			PUSH(l->arena, out, v);
 	}
-	kern->nout = out.count;
-	kern->out = out.at;
-	kern->to = to.at;
-	if (!kern->sched->work)
-		return;
-	// Until all buffers are placed, the offset is the number of the buffer.
-	kern->work = (Location){B_scratch, l->buffers.count};
-	PUSH(l->arena, l->buffers, ((Buffer){full_lines(kern->sched->work), 0, k, k, k + 1}));
+	Spans working = {0};
+	for (int i = 0; i < l->runs[k].count && kern->sched->work; i++)
+		PUSH(l->arena, working, ((Span){l->runs[k].at[i], l->runs[k].at[i]}));
+	l->work[k] = working.count ? add_buffer(l, k, kern->sched->work, working) : -1;
+}
+
+MemoryPlan memory_plan(Arena *arena, Plan *p, const Reads *reads, const int *writer)
+{
+	const Graph *g = p->graph;
+	MemoryPlan l = {.arena = arena, .plan = p, .reads = reads, .writer = writer};
+	l.spans = NEWS(arena, Spans, g->nval);
+	l.runs = NEWS(arena, Ints, p->kerns.count);
+	l.work = NEWS(arena, int, p->kerns.count);
+	l.buffer = NEWS(arena, int, g->nval);
+	l.waiting = NEWS(arena, Ints, g->nval);
+	for (int r = 0; r < g->nval; r++)
+		l.buffer[r] = -1;
+	find_spans(&l);
+	for (int i = 0; i < g->outs.count; i++)
+		add_goal(&l, (Goal){g->outs.at[i].val, i, -1, false});
+	for (int i = 0; i < g->stores.count; i++)
+		add_goal(&l, (Goal){g->stores.at[i].val, -1, g->stores.at[i].slot, false});
+	for (int k = 0; k < p->kerns.count; k++)
+		plan_kernel(&l, k);
+	return l;
 }
 
 static int by_size(const void *a, const void *b)
@@ -187,12 +198,21 @@ static int by_size(const void *a, const void *b)
 	const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;
-	return (x->first > y->first) - (x->first < y->first);
+	int first = x->spans.at[0].first, other = y->spans.at[0].first;
+	return (first > other) - (first < other);
 }
 
-// Places the largest buffer first, each in the smallest gap between buffers in use at the same
-// time. Returns the total size.
-static int64_t place_buffers(MemoryPlan *l)
+static bool used_together(const Buffer *a, const Buffer *b)
+{
+	for (int i = 0; i < a->spans.count; i++)
+		for (int j = 0; j < b->spans.count; j++)
+			if (a->spans.at[i].first <= b->spans.at[j].last &&
+			    b->spans.at[j].first <= a->spans.at[i].last)
+				return true;
+	return false;
+}
+
+int64_t place_buffers(MemoryPlan *l)
 {
 	int n = l->buffers.count;
 	Buffer **order = NEWS(l->arena, Buffer *, n + 1),
@@ -205,7 +225,7 @@ static int64_t place_buffers(MemoryPlan *l)
 		Buffer *b = order[i];
 		int64_t end = 0, best = -1, room = INT64_MAX;
 		for (int j = 0; j < i; j++) {
-			if (placed[j]->first > b->last || b->first > placed[j]->last)
+			if (!used_together(placed[j], b))
 				continue;
 			int64_t gap = placed[j]->offset - end;
 			if (gap >= b->bytes && gap < room) {
@@ -224,12 +244,51 @@ static int64_t place_buffers(MemoryPlan *l)
 	return total;
 }
 
+static Location goal_location(const MemoryPlan *l, const Goal *goal)
+{
+	return goal->slot < 0 ? (Location){B_output, goal->output} : l->plan->slot[goal->slot];
+}
+
+static Location scratch_at(const MemoryPlan *l, int buffer)
+{
+	return (Location){B_scratch, l->buffers.at[buffer].offset};
+}
+
+// Writes the locations that were found for kernel k to the plan.
+static void place_kernel(MemoryPlan *l, int k)
+{
+	Plan *p = l->plan;
+	Kern *kern = &p->kerns.at[k];
+	VEC(Ref) out = {0};
+	VEC(Location) to = {0};
+	for (int i = 0; i < kern->nout; i++) {
+		Ref v = kern->out[i];
+		const Ints *waiting = &l->waiting[v];
+		int first = to.count;
+		for (int w = 0; w < waiting->count; w++)
+			if (l->goals.at[waiting->at[w]].written)
+				PUSH(l->arena, to, goal_location(l, &l->goals.at[waiting->at[w]]));
+		if (to.count == first)
+			PUSH(l->arena, to, scratch_at(l, l->buffer[v]));
+		if (val(p->graph, v)->op != O_slot)
+			p->place[v] = to.at[first];
+		while (out.count < to.count)
+			PUSH(l->arena, out, v);
+	}
+	kern->nout = out.count;
+	kern->out = out.at;
+	kern->to = to.at;
+	if (l->work[k] >= 0)
+		kern->work = scratch_at(l, l->work[k]);
+}
+
 void memory_pass(Arena *arena, Plan *p)
 {
 	p->place = NEWS(arena, Location, p->graph->nval);
 	place_slots(arena, p);
 	place_leaves(p);
-	MemoryPlan l = layout_of(arena, p);
+	MemoryPlan l = memory_plan(arena, p, plan_reads(arena, p), plan_writers(arena, p));
+	p->scratch_bytes = place_buffers(&l);
 	int computing = p->kerns.count;
 	for (int k = 0; k < computing; k++)
 		place_kernel(&l, k);
@@ -240,20 +299,11 @@ void memory_pass(Arena *arena, Plan *p)
 			continue;
 		Kern copy = {.kind = L_map, .space = v->shape, .nout = 1};
 		copy.out = &goal->val;
-		copy.to = &goal->to;
+		copy.to = NEW(arena, Location);
+		*copy.to = goal_location(&l, goal);
+		if (p->order.count)
+			PUSH(arena, p->order, p->kerns.count);
 		PUSH(arena, p->kerns, copy);
 	}
 	tile_pass(arena, p, computing);
-	p->scratch_bytes = place_buffers(&l);
-	for (int k = 0; k < p->kerns.count; k++) {
-		Kern *kern = &p->kerns.at[k];
-		if (kern->work.block == B_scratch)
-			kern->work.offset = l.buffers.at[kern->work.offset].offset;
-		for (int i = 0; i < kern->nout; i++) {
-			Ref v = kern->out[i];
-			if (kern->to[i].block == B_scratch)
-				kern->to[i].offset = p->place[v].offset =
-				    l.buffers.at[l.buffer[v]].offset;
-		}
-	}
 }

@@ -213,7 +213,7 @@ Graph *panels_pass(Arena *, const Graph *, const Machine *);
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 
-// ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
+// ---- materialize.c, fuse.c, schedule.c, blocking.c, recompute.c, memory.c, verify.c ----------------
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);
 typedef struct Effort { // of an expression, down to memory
@@ -230,6 +230,9 @@ Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
 void schedule_pass(Arena *, Plan *); // orders kernels so that lifetimes are short
 void tile_pass(Arena *, Plan *,
                int first);         // chooses the schedules of kernels from number `first` on
+// Fills `order` so that scratch has at most `limit` bytes. Returns the bytes it has, more if that
+// cannot be.
+int64_t recompute_pass(Arena *, Plan *, int64_t limit);
 void memory_pass(Arena *, Plan *); // fills place, to, work, slot and *_bytes
 // Fails if the memory or a schedule of a placed plan is wrong.
 void verify_plan(const Plan *);

@@ -287,7 +287,8 @@ void verify_plan(const Plan *p)
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_slot)
 			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(g, r)), r}));
-	for (int k = 0; k < p->kerns.count; k++) {
+	for (int t = 0; t < run_count(p); t++) {
+		int k = run_kernel(p, t);
 		const Kern *kern = &p->kerns.at[k];
 		for (int i = 0; i < reads[k].count; i++) {
 			Ref r = reads[k].at[i].val;

@@ -131,6 +131,8 @@ struct amos { // an open model, to be read only
 // use. AMOS_MACHINE: out of memory; AMOS_INPUT: compiled for another ABI version or CPU.
 int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
+// Returns how many threads a model has that is opened with `threads`, if more than one helps.
+int64_t amos_threads(int64_t threads);
 void amos_close(struct amos *); // NULL is allowed
 void amos_rest(struct amos *);  // gives scratch memory back to the system until the next call
 // Returns the bytes of memory that the process uses at the moment without the model's blocks: code,

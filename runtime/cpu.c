@@ -254,6 +254,14 @@ static bool take_memory(struct amos *m)
 	return true;
 }
 
+int64_t amos_threads(int64_t threads)
+{
+	cpu_set_t cores;
+	if (threads <= 0)
+		threads = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+	return threads < THREADS ? threads : THREADS;
+}
+
 int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
               const void *(*init)(void *, int64_t), void *context, struct amos **to)
 {
@@ -272,12 +280,9 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		return amos_no_memory(model->name);
 	m->model = model;
 	m->threads = 1;
-	cpu_set_t cores;
-	if (threads <= 0)
-		threads = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
 	for (int64_t e = 0; e < model->nentries; e++)
 		if (!all_small(&model->entries[e]))
-			m->threads = threads < THREADS ? threads : THREADS;
+			m->threads = amos_threads(threads);
 	if (!take_memory(m)) {
 		double total = (double)m->memory.total;
 		amos_close(m);

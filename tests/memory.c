@@ -1,6 +1,7 @@
 // memory.c: checks memory plans and their verifier.
 #include "passes.h"
 #include <stdlib.h>
+#include <string.h>
 
 static int failures;
 
@@ -176,6 +177,94 @@ static void test_check(Arena *arena)
 	hold(found_wrong(p), "a kernel that works where its operand lies is found");
 }
 
+// Layers of a product and a square, and the way back, which reads the squares and the products.
+static Graph *there_and_back(Arena *arena, int layers)
+{
+	Graph *g = graph_new(arena, "there and back", NULL);
+	Ref product[8], square[8], x = slot(g, "x", S_input, 256, 64);
+	for (int i = 0; i < layers; i++) {
+		Ref w = slot(g, format(arena, "w%d", i), S_param, 64, 64);
+		product[i] = put2(g, O_dot, x, w);
+		x = square[i] = put2(g, O_mul, product[i], product[i]);
+	}
+	for (int i = layers; i-- > 0;) {
+		Ref dx = put2(g, O_mul, put1(g, O_exp, x), product[i]);
+		x = put2(g, O_dot, dx, put_slot(g, find_slot(g, format(arena, "w%d", i))));
+		x = put2(g, O_add, x, put_reduce(g, O_amax, square[i], 1, (int64_t[]){1}));
+	}
+	add_out(g, "y", x);
+	return g;
+}
+
+static Plan *scheduled(Arena *arena, const Graph *g)
+{
+	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", &machines[0]);
+	schedule_pass(arena, p);
+	tile_pass(arena, p, 0);
+	return p;
+}
+
+static bool reads_back(Arena *arena, const Plan *p)
+{
+	const char *text = plan_text(arena, p);
+	return !strcmp(text, plan_text(arena, lexer_plan(lexer_open(arena, "text", text), NULL)));
+}
+
+// Removes the first run of a kernel that ran before.
+static void remove_run_again(Plan *p)
+{
+	int t = 0;
+	while (p->order.at[t] == t)
+		t++;
+	p->order.count--;
+	memmove(&p->order.at[t], &p->order.at[t + 1], sizeof(int) * (size_t)(p->order.count - t));
+}
+
+// With less scratch, kernels run again; at the least, no more values are kept than a layer has.
+static void test_again(Arena *arena)
+{
+	const Graph *g = there_and_back(arena, 8);
+	int64_t all = placed(arena, g)->scratch_bytes, value = 256 * 64 * 4;
+	Plan *p = scheduled(arena, g);
+	hold(recompute_pass(arena, p, all) == all && !p->order.count,
+	     "a plan that fits stays as it is");
+	p = scheduled(arena, g);
+	int64_t half = recompute_pass(arena, p, all / 2), runs = p->order.count;
+	memory_pass(arena, p);
+	verify_plan(p);
+	hold(half <= all / 2 && p->scratch_bytes == half && runs > p->kerns.count,
+	     "half of the memory, and more runs");
+	hold(reads_back(arena, p), "a plan with runs again reads back");
+	remove_run_again(p);
+	hold(found_wrong(p), "a missing run is found");
+	p = scheduled(arena, g);
+	int64_t least = recompute_pass(arena, p, 0);
+	hold(least <= half && least <= 5 * value && least > 0, "the least memory");
+	hold(p->order.count > runs, "the least memory takes more runs");
+}
+
+// A kernel that overwrites a parameter in place does not run again, nor one that reads its old
+// contents once they are gone.
+static void test_stored(Arena *arena)
+{
+	Graph *g = graph_new(arena, "stored", NULL);
+	Ref x = slot(g, "x", S_input, 256, 256), w = slot(g, "w", S_param, 256, 256);
+	Ref y = put1(g, O_exp, put2(g, O_dot, x, w));
+	Ref z = put2(g, O_dot, y, x);
+	for (int i = 0; i < 3; i++)
+		z = put2(g, O_dot, put1(g, O_sin, z), x);
+	add_store(g, find_slot(g, "w"), put2(g, O_add, w, put2(g, O_dot, x, x)));
+	add_out(g, "y", put2(g, O_add, put2(g, O_dot, z, y), y));
+	Plan *p = scheduled(arena, g);
+	recompute_pass(arena, p, 0);
+	memory_pass(arena, p);
+	verify_plan(p);
+	int storing = 0;
+	for (int t = 0; t < run_count(p); t++)
+		storing += p->kerns.at[run_kernel(p, t)].to[0].block == B_param;
+	hold(storing == 1, "a parameter is stored once");
+}
+
 int main(void)
 {
 	Arena *arena = arena_new();
@@ -186,6 +275,8 @@ int main(void)
 	test_rows_in_place(arena);
 	test_entries(arena);
 	test_check(arena);
+	test_again(arena);
+	test_stored(arena);
 	arena_free(arena);
 	return failures != 0;
 }

@@ -139,7 +139,7 @@ static void print_memory(const Session *session, const json_t *memory)
 
 static void check_memory_options(const Session *session)
 {
-	enum { TRAINS = DROPS | ETA | STEP | SPLIT | MASK | TARGET | CACHE | WORK };
+	enum { TRAINS = DROPS | ETA | STEP | SPLIT | MASK | TARGET | MEMORY | CACHE | WORK };
 	for (int i = 0; i < session->choices.count && !chosen(session, OPT_data); i++) {
 		OptionName option = session->choices.at[i].option;
 		if (options[option].group & TRAINS)

@@ -151,36 +151,6 @@ static Value outs_table(Gen *g, const Plan *plan)
 
 // ---- launches and loops ---------------------------------------------------------------
 
-// Returns the work inside a kernel: 2 k flops per dot product of k terms, one per element of a map,
-// and one per element that a reduction reads.
-static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
-{
-	const Val *v = val(plan->graph, r);
-	if (seen[r] || stop[r])
-		return 0;
-	seen[r] = true;
-	int64_t flops = 0;
-	for (int k = 0; k < v->nin; k++)
-		flops += flops_of(plan, stop, seen, v->in[k]);
-	if (v->op == O_dot) {
-		const Shape *a = &val(plan->graph, v->in[0])->shape;
-		return flops + 2 * count_of(&v->shape) * a->dim[a->rank - 1];
-	}
-	if (is_attention(v->op)) { // the products that each adds to its kernel
-		const Shape *q = &val(plan->graph, v->in[0])->shape;
-		const Shape *k = &val(plan->graph, v->in[1])->shape;
-		int r = q->rank, products = v->op == O_attend ? 2 : v->op == O_attend_dq ? 3 : 1;
-		int64_t pairs = count_of(&v->shape) / (v->shape.dim[r - 1] * v->shape.dim[r - 2]) *
-		                q->dim[r - 2] * k->dim[r - 2];
-		if (v->op == O_attend_stats)
-			return flops;
-		return flops + 2 * products * pairs * q->dim[r - 1] / (v->attr->i[0] ? 2 : 1);
-	}
-	if (prims[v->op].cls == C_reduce)
-		return flops + count_of(&val(plan->graph, v->in[0])->shape);
-	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
-}
-
 typedef struct Rows { // of an entry
 	Gen *g;
 	Table *literal; // constant -> its bytes in the object
@@ -274,16 +244,18 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 	Gen *g = rows->g;
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
+	const Work *work = plan_work(g->arena, plan, reads);
 	Roles roles = roles_of(g->arena, plan->graph);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Kern *kern = l->kern;
-		const Reads *own = &reads[kern - plan->kerns.at];
+		Work own = l->body ? (Work){0} : work[kern - plan->kerns.at];
 		Values operands = {0};
 		Value loop = nothing(g), code = nothing(g);
 		int row = rows->list.count;
-		const char *role = loop_role ? loop_role : kern_role(&roles, plan, kern);
-		int64_t flops = 0, bytes = 0;
+		const char *role = loop_role  ? loop_role
+		                   : l->again ? "again"
+		                              : kern_role(&roles, plan, kern);
 		PUSH(g->arena, rows->list, NULL);
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
@@ -292,16 +264,6 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 			add_rows(rows, l->body, MIN(times * trips, INT32_MAX), role);
 			loop = loop_table(rows, plan, kern, rows->list.count - row - 1, &operands);
 		} else {
-			bool *stop = NEWS(g->arena, bool, plan->graph->nval);
-			bool *seen = NEWS(g->arena, bool, plan->graph->nval);
-			for (int i = 0; i < own->count; i++) {
-				stop[own->at[i].val] = true;
-				bytes += bytes_of(val(plan->graph, own->at[i].val));
-			}
-			for (int o = 0; o < kern->nout; o++) {
-				flops += flops_of(plan, stop, seen, kern->out[o]);
-				bytes += bytes_of(val(plan->graph, kern->out[o]));
-			}
 			code = code_of_launch(g, l);
 			for (int i = 0; i < l->signature->place.count; i++)
 				add_operand(rows, &operands, plan, l->signature->place.at[i]);
@@ -312,8 +274,8 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_role] = text(g, role),
 		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] = number(g, flops / MAX(1, l->launches)),
-		    [amos_kernel_bytes] = number(g, bytes / MAX(1, l->launches)),
+		    [amos_kernel_flops] = number(g, own.flops / MAX(1, l->launches)),
+		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),
 		    [amos_kernel_times] = number(g, l->body ? 0 : times),
 		    [amos_kernel_code] = code,
 		    [amos_kernel_operands] =

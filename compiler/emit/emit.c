@@ -243,39 +243,58 @@ static void compile_kernels(Emitter *e, int threads)
 
 // ---- launches -------------------------------------------------------------------------
 
+static Entry plan_entry(Emitter *e, Table *known, const Plan *plan);
+
+// Adds the launches of kernel k, or its loop, to the entry.
+static void add_launches(Emitter *e, Table *known, const int *writer, int k, Entry *entry)
+{
+	const Kern *kern = &entry->plan->kerns.at[k];
+	if (kern->body) {
+		Entry body = plan_entry(e, known, kern->body);
+		entry->launch[entry->n++] =
+		    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
+		return;
+	}
+	e->count++;
+	Signature *s = signature_new(e->arena, entry->plan, writer, k);
+	uint64_t *kernel = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
+	if (!*kernel) {
+		PUSH(e->arena, e->kernels, s);
+		*kernel = (uint64_t)e->kernels.count;
+		e->local = MAX(e->local, kern->sched->local);
+	}
+	int launches = 0, number = 0;
+	for (Stage stage = BEFORE; stage < STAGES; stage++)
+		launches += stage_workers(kern->sched, stage) > 0;
+	for (Stage stage = BEFORE; stage < STAGES; stage++) {
+		int64_t workers = stage_workers(kern->sched, stage);
+		if (workers)
+			entry->launch[entry->n++] = (Launch){.kern = kern,
+			                                     .kernel = (int)*kernel - 1,
+			                                     .number = number++,
+			                                     .launches = launches,
+			                                     .workers = workers,
+			                                     .signature = s};
+	}
+}
+
 static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 {
-	Entry entry = {.plan = plan};
-	entry.launch = NEWS(e->arena, Launch, STAGES * plan->kerns.count);
-	int *writer = plan_writers(e->arena, plan);
-	for (int k = 0; k < plan->kerns.count; k++) {
-		const Kern *kern = &plan->kerns.at[k];
-		if (kern->body) {
-			Entry body = plan_entry(e, known, kern->body);
-			entry.launch[entry.n++] =
-			    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
+	int runs = run_count(plan), *writer = plan_writers(e->arena, plan), kernels = 0;
+	int(*of)[2] = take(e->arena, sizeof *of * (size_t)(plan->kerns.count + 1));
+	Entry entry = {.plan = plan, .launch = NEWS(e->arena, Launch, STAGES * runs)};
+	for (int run = 0; run < runs; run++) {
+		int k = run_kernel(plan, run);
+		if (k == kernels) {
+			of[k][0] = entry.n;
+			add_launches(e, known, writer, k, &entry);
+			of[k][1] = entry.n;
+			kernels++;
 			continue;
 		}
-		e->count++;
-		Signature *s = signature_new(e->arena, plan, writer, k);
-		uint64_t *kernel = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
-		if (!*kernel) {
-			PUSH(e->arena, e->kernels, s);
-			*kernel = (uint64_t)e->kernels.count;
-			e->local = MAX(e->local, kern->sched->local);
-		}
-		int launches = 0, number = 0;
-		for (Stage stage = BEFORE; stage < STAGES; stage++)
-			launches += stage_workers(kern->sched, stage) > 0;
-		for (Stage stage = BEFORE; stage < STAGES; stage++) {
-			int64_t workers = stage_workers(kern->sched, stage);
-			if (workers)
-				entry.launch[entry.n++] = (Launch){.kern = kern,
-				                                   .kernel = (int)*kernel - 1,
-				                                   .number = number++,
-				                                   .launches = launches,
-				                                   .workers = workers,
-				                                   .signature = s};
+		for (int i = of[k][0]; i < of[k][1]; i++) {
+			entry.launch[entry.n] = entry.launch[i];
+			entry.launch[entry.n++].again = true;
 		}
 	}
 	return entry;

@@ -329,6 +329,7 @@ typedef struct Launch {
 	int kernel; // amos_kernel_N
 	int number; // of the kernel's launches: amos_kernel_N_S from the second on
 	int launches;
+	bool again; // its kernel has run before
 	int64_t workers;
 	const Signature *signature;
 	struct Entry *body; // of a loop, which has no kernel of its own

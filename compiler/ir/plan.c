@@ -152,3 +152,61 @@ void place_leaves(Plan *p)
 			p->place[r] = (Location){B_const, r};
 	}
 }
+
+// ---- work -----------------------------------------------------------------------------
+
+typedef struct Worked {
+	const Plan *plan;
+	int k;     // the kernel
+	int *seen; // by Ref: 1 + the kernel that counted or reads it last
+} Worked;
+
+// Returns the flops inside a kernel: 2 k per dot product of k terms, one per element of a map, and
+// one per element that a reduction reads.
+static int64_t flops_of(const Worked *w, Ref r)
+{
+	const Graph *g = w->plan->graph;
+	const Val *v = val(g, r);
+	if (w->seen[r] == w->k + 1)
+		return 0;
+	w->seen[r] = w->k + 1;
+	int64_t flops = 0;
+	for (int k = 0; k < v->nin; k++)
+		flops += flops_of(w, v->in[k]);
+	if (v->op == O_dot) {
+		const Shape *a = &val(g, v->in[0])->shape;
+		return flops + 2 * count_of(&v->shape) * a->dim[a->rank - 1];
+	}
+	if (is_attention(v->op)) { // the products that each adds to its kernel
+		const Shape *q = &val(g, v->in[0])->shape;
+		const Shape *k = &val(g, v->in[1])->shape;
+		int r = q->rank, products = v->op == O_attend ? 2 : v->op == O_attend_dq ? 3 : 1;
+		int64_t pairs = count_of(&v->shape) / (v->shape.dim[r - 1] * v->shape.dim[r - 2]) *
+		                q->dim[r - 2] * k->dim[r - 2];
+		if (v->op == O_attend_stats)
+			return flops;
+		return flops + 2 * products * pairs * q->dim[r - 1] / (v->attr->i[0] ? 2 : 1);
+	}
+	if (prims[v->op].cls == C_reduce)
+		return flops + count_of(&val(g, v->in[0])->shape);
+	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
+}
+
+Work *plan_work(Arena *arena, const Plan *p, const Reads *reads)
+{
+	Work *work = NEWS(arena, Work, p->kerns.count);
+	Worked w = {.plan = p, .seen = NEWS(arena, int, p->graph->nval)};
+	for (w.k = 0; w.k < p->kerns.count; w.k++) {
+		const Kern *kern = &p->kerns.at[w.k];
+		Work *own = &work[w.k];
+		for (int i = 0; i < reads[w.k].count; i++) {
+			w.seen[reads[w.k].at[i].val] = w.k + 1;
+			own->bytes += bytes_of(val(p->graph, reads[w.k].at[i].val));
+		}
+		for (int o = 0; o < kern->nout; o++) {
+			own->flops += flops_of(&w, kern->out[o]);
+			own->bytes += bytes_of(val(p->graph, kern->out[o]));
+		}
+	}
+	return work;
+}

@@ -136,15 +136,28 @@ typedef struct Kern {
 	Location work;     // of sched->work bytes
 } Kern;
 
+typedef VEC(int) Ints;
 typedef struct Plan {
 	const Graph *graph; // composites decomposed; live values only
 	const char *name;   // of the entry: train, eval, run, grad, ... (abi.def)
-	VEC(Kern) kerns;    // in order of execution
+	VEC(Kern) kerns;    // in the order in which they first run
+	Ints order;         // the numbers of the kernels as they run, some again, which writes the
+	                    // same values to the same locations; empty: each runs once
 	Location *place;    // indexed by Ref: where it is read
 	Location *slot;     // indexed by slot: by the slot table alone, so equal in all entries
 	int64_t param_bytes, state_bytes, scratch_bytes;
 	const Machine *machine; // that it is scheduled for
 } Plan;
+
+static inline int run_count(const Plan *p)
+{
+	return p->order.count ? p->order.count : p->kerns.count;
+}
+
+static inline int run_kernel(const Plan *p, int run)
+{
+	return p->order.count ? p->order.at[run] : run;
+}
 
 static inline int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -193,7 +206,12 @@ void walk_start(Walk *, Reads *); // clears the list
 void walk_root(Walk *, Ref v, Reads *);
 // Returns by kernel the values that it reads from memory, except its own outputs.
 Reads *plan_reads(Arena *, const Plan *);
-int *plan_writers(Arena *, const Plan *);    // by Ref: the kernel that computes it; -1: none
+int *plan_writers(Arena *, const Plan *); // by Ref: the kernel that computes it; -1: none
+typedef struct Work {
+	int64_t flops, bytes; // bytes: read and written
+} Work;
+// Returns by kernel its work if it runs once; that of a loop is not counted.
+Work *plan_work(Arena *, const Plan *, const Reads *);
 void place_leaves(Plan *);                   // Fills `place` of slots and constants.
 int64_t stage_workers(const Sched *, Stage); // 0: no such launch
 // True if kernel k computes r, rather than reads it from memory. Uniform constants are in its code.
@@ -246,18 +264,18 @@ typedef struct Patch {
 typedef struct DotSizes {
 	int lead; // axes before it are the batch; those from it to the last but one are rows
 	int64_t batch, m, n, k;
-	int64_t bytes;                  // of a sum, and of a step of a or b once they are packed
-	int fold;                       // elements of k that are a step of the tile: 1, or 2 of bf16
-	int64_t line;                   // elements of k that steps do not go past; less than k if
-	                                // rows are windows
-	int64_t steps;                  // of k
-	bool dense;                     // a is read as bf16 in order: two are a step
-	int lanes;                      // elements of a vector
-	int64_t width;                  // columns of a panel
-	int64_t strips, panels;         // of the full product
-	int64_t blocks;                 // of k
-	int64_t chunk, chunk_blocks;    // steps of k that are divided into blocks alike; how many
-	int64_t down, across;           // workers
+	int64_t bytes;               // of a sum, and of a step of a or b once they are packed
+	int fold;                    // elements of k that are a step of the tile: 1, or 2 of bf16
+	int64_t line;                // elements of k that steps do not go past; less than k if
+	                             // rows are windows
+	int64_t steps;               // of k
+	bool dense;                  // a is read as bf16 in order: two are a step
+	int lanes;                   // elements of a vector
+	int64_t width;               // columns of a panel
+	int64_t strips, panels;      // of the full product
+	int64_t blocks;              // of k
+	int64_t chunk, chunk_blocks; // steps of k that are divided into blocks alike; how many
+	int64_t down, across;        // workers
 	int64_t strip_size, panel_size; // elements from strip to strip, from panel to panel
 	int64_t a_row, a_step;          // of a packed strip: from row to row, from step to step
 	struct Shared {

@@ -9,6 +9,7 @@
 //   	reduce %3/0 by 4                          values with depths, and chains
 //   	work at scratch+128
 //   body                                      of the last kernel, a loop: a plan, then `end`
+//   again 12                                  kernel 12 runs once more; the first is 0
 #include "plan.h"
 #include <stdlib.h>
 #include <string.h>
@@ -152,8 +153,13 @@ char *plan_text(Arena *arena, const Plan *plan)
 		say_location(t, plan->slot[i]);
 		say(t, "\n");
 	}
-	for (int k = 0; k < plan->kerns.count; k++)
-		say_kern(&p, &plan->kerns.at[k], &reads[k]);
+	for (int run = 0, first = 0; run < run_count(plan); run++) {
+		int k = run_kernel(plan, run);
+		if (k < first)
+			say(t, "again %d\n", k);
+		else
+			say_kern(&p, &plan->kerns.at[first++], &reads[k]);
+	}
 	return t->at;
 }
 
@@ -257,7 +263,18 @@ static void read_kern(Reader *r)
 	kern.nout = out.count;
 	kern.out = out.at;
 	kern.to = to.count == kern.nout ? to.at : NULL;
+	PUSH(l->arena, r->plan->order, r->plan->kerns.count);
 	PUSH(l->arena, r->plan->kerns, kern);
+}
+
+static void read_again(Reader *r)
+{
+	const char *place = lexer_place(r->l);
+	int64_t k = lexer_count(r->l);
+	if (k >= r->plan->kerns.count)
+		fail(place, "kernel %lld has not run yet", (long long)k);
+	PUSH(r->l->arena, r->plan->order, (int)k);
+	lexer_end_line(r->l);
 }
 
 Plan *lexer_plan(Lexer *l, const Book *book)
@@ -296,8 +313,14 @@ Plan *lexer_plan(Lexer *l, const Book *book)
 		p->slot[slot] = read_location(l);
 		lexer_end_line(l);
 	}
-	while (lexer_take(l, "kernel"))
-		read_kern(&r);
+	for (;;) {
+		if (lexer_take(l, "kernel"))
+			read_kern(&r);
+		else if (lexer_take(l, "again"))
+			read_again(&r);
+		else
+			break;
+	}
 	place_leaves(p);
 	return p;
 }
