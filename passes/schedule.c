@@ -1,19 +1,25 @@
 // schedule.c: orders kernels for short lifetimes.
 // Operands first, short lifetimes. A kernel that stores runs as soon as possible, for it frees
-// what it reads. It waits for kernels that still read what it will overwrite, unless that makes a
-// cycle.
+// what it reads, and so does a kernel whose results are for one such kernel alone, such as the
+// gradient of a parameter. It waits for kernels that still read what it will overwrite, unless that
+// makes a cycle.
 #include "passes.h"
 
 typedef struct Step {
 	int wants;   // kernels it needs that have not run
 	int readers; // kernels that have not run and read a slot this one stores to
 	bool stores, done;
+	int end; // the kernel that stores and alone needs its results, or it stores; else NO_END
 	VEC(int) users;   // kernels that need it
 	VEC(int) writers; // kernels that store to a slot it reads
+	VEC(int) before;  // kernels whose end it is
 } Step;
 
+enum { NO_END = -1, ANY_END = -2 };
+
 typedef struct Turn {     // of a kernel that may run
-	int kernel, rank; // rank 0: stores, 1: neither, 2: overwrites what others still read
+	int kernel, rank; // rank 0: leads to a store that may be, 1: neither, 2: overwrites what
+	                  // others still read
 	int64_t freed;
 	Ref first; // value that it writes
 } Turn;
@@ -28,39 +34,91 @@ typedef struct Order {
 	VEC(Turn) heap; // the best first. A kernel whose turn gets better is in it again
 } Order;
 
+// True if kernel k reads what kernel `other` writes: that one cannot wait for k.
+static bool needs(const Order *o, const int *writer, int k, int other)
+{
+	for (int i = 0; i < o->reads[k].count; i++)
+		if (writer[o->reads[k].at[i].val] == other)
+			return true;
+	return false;
+}
+
+// Goes from the kernels that no kernel needs to those that they read from.
+static void find_ends(Order *o, const int *writer)
+{
+	int n = o->plan->kerns.count, known = 0;
+	int *order = NEWS(o->arena, int, n), *users = NEWS(o->arena, int, n);
+	for (int k = 0; k < n; k++) {
+		o->step[k].end = ANY_END;
+		users[k] = o->step[k].users.count;
+		if (!users[k])
+			order[known++] = k;
+	}
+	for (int i = 0; i < known; i++) {
+		int k = order[i];
+		Step *s = &o->step[k];
+		if (s->end < 0)
+			s->end = s->stores ? k : NO_END;
+		if (s->end >= 0 && s->end != k)
+			PUSH(o->arena, o->step[s->end].before, k);
+		for (int j = 0; j < o->reads[k].count; j++) {
+			int from = writer[o->reads[k].at[j].val];
+			if (from < 0 || from == k)
+				continue;
+			int *end = &o->step[from].end;
+			*end = *end == ANY_END || *end == s->end ? s->end : NO_END;
+			if (!--users[from])
+				order[known++] = from;
+		}
+	}
+}
+
+// Finds the kernels that overwrite what others read, except those that need these others anyway, or
+// these need.
+static void find_writers(Order *o, const int *writer)
+{
+	const Graph *g = o->plan->graph;
+	int *stores =
+	    NEWS(o->arena, int, g->slots.count); // by slot: 1 + the kernel that stores to it
+	for (int i = 0; i < g->stores.count; i++)
+		stores[g->stores.at[i].slot] = writer[g->stores.at[i].val] + 1;
+	for (int k = 0; k < o->plan->kerns.count; k++)
+		for (int i = 0; i < o->reads[k].count; i++) {
+			const Val *v = val(g, o->reads[k].at[i].val);
+			int other = v->op == O_slot ? stores[v->attr->i[0]] - 1 : -1;
+			if (other < 0 || other == k || o->step[k].end == other ||
+			    needs(o, writer, k, other))
+				continue;
+			PUSH(o->arena, o->step[k].writers, other);
+			o->step[other].readers++;
+		}
+}
+
 static Order order_start(Arena *arena, const Plan *p)
 {
 	const Graph *g = p->graph;
 	const int *writer = plan_writers(arena, p);
-	int *stores = NEWS(arena, int, g->slots.count); // by slot: 1 + the kernel that stores to it
 	Order o = {.arena = arena, .plan = p, .reads = plan_reads(arena, p)};
 	o.step = NEWS(arena, Step, p->kerns.count);
 	o.readers = NEWS(arena, int, g->nval);
 	o.rest = NEWS(arena, int, g->nval);
-	for (int i = 0; i < g->stores.count; i++) {
-		int k = writer[g->stores.at[i].val];
-		stores[g->stores.at[i].slot] = k + 1;
-		if (k >= 0)
-			o.step[k].stores = true;
-	}
+	for (int i = 0; i < g->stores.count; i++)
+		if (writer[g->stores.at[i].val] >= 0)
+			o.step[writer[g->stores.at[i].val]].stores = true;
 	for (int k = 0; k < p->kerns.count; k++)
 		for (int i = 0; i < o.reads[k].count; i++) {
 			Ref r = o.reads[k].at[i].val;
-			const Val *v = val(g, r);
-			bool is_slot = v->op == O_slot;
-			int other = is_slot ? stores[v->attr->i[0]] - 1 : writer[r];
+			int other = writer[r];
+			bool is_slot = val(g, r)->op == O_slot;
 			o.readers[r] += !is_slot;
 			o.rest[r] ^= k;
-			if (other < 0 || other == k)
+			if (is_slot || other < 0 || other == k)
 				continue;
-			if (is_slot) {
-				PUSH(arena, o.step[k].writers, other);
-				o.step[other].readers++;
-			} else {
-				PUSH(arena, o.step[other].users, k);
-				o.step[k].wants++;
-			}
+			PUSH(arena, o.step[other].users, k);
+			o.step[k].wants++;
 		}
+	find_ends(&o, writer);
+	find_writers(&o, writer);
 	return o;
 }
 
@@ -99,13 +157,24 @@ static void offer(Order *o, int k)
 	const Step *s = &o->step[k];
 	if (s->done || s->wants)
 		return;
-	Turn epoch = {k, s->readers ? 2 : !s->stores, MAX(0, freed(o, k)),
-	              o->plan->kerns.at[k].out[0]};
+	bool waits = s->end < 0 || o->step[s->end].readers;
+	Turn epoch = {k, s->readers ? 2 : waits, MAX(0, freed(o, k)), o->plan->kerns.at[k].out[0]};
 	PUSH(o->arena, o->heap, epoch);
 	Turn *heap = o->heap.at;
 	for (int i = o->heap.count - 1; i > 0 && is_before(&heap[i], &heap[(i - 1) / 2]);
 	     i = (i - 1) / 2)
 		swap_turns(&heap[i], &heap[(i - 1) / 2]);
+}
+
+// One kernel less reads what kernel k overwrites.
+static void offer_writer(Order *o, int k)
+{
+	Step *s = &o->step[k];
+	if (--s->readers)
+		return;
+	offer(o, k);
+	for (int i = 0; i < s->before.count; i++)
+		offer(o, s->before.at[i]);
 }
 
 static int take_first(Order *o)
@@ -148,8 +217,7 @@ void schedule_pass(Arena *arena, Plan *p)
 			if (!--o.step[s->users.at[i]].wants)
 				offer(&o, s->users.at[i]);
 		for (int i = 0; i < s->writers.count; i++)
-			if (!--o.step[s->writers.at[i]].readers)
-				offer(&o, s->writers.at[i]);
+			offer_writer(&o, s->writers.at[i]);
 	}
 	p->kerns.at = kern;
 	p->kerns.room = p->kerns.count;
