@@ -69,6 +69,19 @@ static void tables(Arena *arena)
 	expect(hash_bytes("abc", 3, 0) != hash_bytes("abd", 3, 0) &&
 	           hash_bytes("", 0, 0) != hash_bytes("", 0, 1),
 	       "hashes");
+	enum { LONG = 2000 };
+	char bytes[LONG];
+	for (int i = 0; i < LONG; i++)
+		bytes[i] = (char)(i * i);
+	uint64_t hash = hash_bytes(bytes, LONG, 0);
+	bool differs = true;
+	for (int i = 0; i < LONG; i++) {
+		bytes[i]++;
+		differs &= hash_bytes(bytes, LONG, 0) != hash;
+		bytes[i]--;
+	}
+	differs &= hash_bytes(bytes, LONG - 1, 0) != hash && hash_bytes(bytes, LONG, 1) != hash;
+	expect(differs && hash_bytes(bytes, LONG, 0) == hash, "hashes of many bytes");
 }
 
 static void failing(void (*act)(void), int status, const char *message)
