@@ -40,10 +40,15 @@ static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, const Machine *m, Til
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMSetTarget(module, cpu->triple);
 	LLVMDisposeTargetData(layout);
-	Gen g = gen_new(NULL, &(Target){.machine = m}, module);
+	Arena *arena = arena_new();
+	Gen g = gen_new(arena, &(Target){.machine = m}, module);
 	tile.elem = g.f32;
-	LLVMSetLinkage(tile_function(&g, &tile), LLVMExternalLinkage);
+	Value f = tile_function(&g, &tile);
+	if (tile_function(&g, &tile) != f)
+		bug("equal tiles of a module are several functions");
+	LLVMSetLinkage(f, LLVMExternalLinkage);
 	LLVMDisposeBuilder(g.b);
+	arena_free(arena);
 	LLVMMemoryBufferRef text;
 	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMAssemblyFile, &error, &text))
 		bug("%s", error);

@@ -148,15 +148,17 @@ static void pack_columns(const Attend *a, int o, Value memory, int64_t line, dou
 	Index key[64];
 	for (int k = 0; k < width; k++)
 		key[k] = row_index_of(a, sum_of(g, first, number(g, k)), a->p.keys);
-	for (int64_t c = 0; c < full; c += width) {
-		Index column = lane_index(g, number(g, c), columns, width, NULL);
-		Value v[64];
+	if (full) {
+		Loop squares = loop_begin(g, number(g, 0), number(g, full), width);
+		Index column = lane_index(g, squares.i, columns, width, NULL);
+		Value v[64], row = sum_of(g, to, times(g, squares.i, panel));
 		for (int k = 0; k < width; k++)
 			v[k] = splat(g, at_element(a, a->v->in[o], &key[k], &column));
 		transpose_vectors(g, v);
 		for (int k = 0; k < width; k++)
 			store(a, factor == 1 ? v[k] : LLVMBuildFMul(g->b, v[k], scale, ""), memory,
-			      sum_of(g, to, number(g, (c + k) * panel)));
+			      sum_of(g, row, number(g, k * panel)));
+		loop_end(g, &squares);
 	}
 	Index keys = lanes_of(g, first, a->p.keys, width);
 	for (int64_t c = full; c < columns; c++) {

@@ -41,6 +41,7 @@ Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
 	             .context = context,
 	             .module = module,
 	             .b = LLVMCreateBuilderInContext(context),
+	             .tiles = table_new(arena),
 	             .i1 = LLVMInt1TypeInContext(context),
 	             .i8 = LLVMInt8TypeInContext(context),
 	             .i16 = LLVMInt16TypeInContext(context),

@@ -54,6 +54,7 @@ typedef struct Gen {
 	Bound *keep;   // the first that is kept
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
+	Table *tiles;       // Tile -> its function in the module
 	Inside computed;    // what the kernel computes and no Bound holds
 	Stage stage;        // the launch being written
 	int64_t local_used; // bytes of local memory

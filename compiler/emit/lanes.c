@@ -2,9 +2,16 @@
 // Invariant: lanes that do not exist touch no memory.
 #include "gen.h"
 
+// A constant that is added to i is added to the address: instructions have room for it, and
+// elements side by side share the rest.
 static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
 {
-	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
+	bool sum = LLVMIsAInstruction(i) && LLVMGetInstructionOpcode(i) == LLVMAdd;
+	Value by = sum ? LLVMGetOperand(i, 1) : NULL;
+	if (!by || !LLVMIsAConstantInt(by))
+		return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
+	i = LLVMGetOperand(i, 0);
+	return LLVMBuildGEP2(g->b, type, LLVMBuildGEP2(g->b, type, memory, &i, 1, ""), &by, 1, "");
 }
 
 static bool differs(const Lanes *x)

@@ -232,6 +232,22 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	loop_end(g, &strips);
 }
 
+// Returns the position along k of the block's first step, as a multiple of what divides all of
+// them: lanes that do not cross the end of an axis under the windows need no mask.
+static Index block_start(Dot *d)
+{
+	Gen *g = d->g;
+	int64_t fold = d->p.fold, chunk = d->p.chunk, depth = d->s->depth;
+	if (d->p.blocks == 1)
+		return constant_index(0);
+	if (d->p.line % fold && d->p.line != d->p.k)
+		return uniform_index(g, term(d, d->from, 0), d->p.k, 1);
+	int64_t each = d->p.chunk_blocks == 1 ? chunk : common_divisor(chunk, depth);
+	Value i = LLVMBuildUDiv(g->b, d->from, number(g, each), "");
+	Index none = constant_index(0), block = uniform_index(g, i, ceil_div(d->p.steps, each), 1);
+	return add_index(g->vars, &none, &block, each * fold);
+}
+
 typedef struct BoxLine {
 	Dot *d;
 	Ref from;
@@ -273,7 +289,7 @@ static void pack_box(Dot *d, Value first)
 	const Patch *box = &d->p.patch;
 	const Shape *shape = &val(g->graph, box->from)->shape;
 	Index row = uniform_index(g, first_row(d, first), d->p.m, 1);
-	Index k = uniform_index(g, term(d, d->from, 0), d->p.k, 1), idx[RANK] = {0};
+	Index k = block_start(d), idx[RANK] = {0};
 	Ref from = d->v->in[0];
 	double fill;
 	dot_index(g->vars, g->graph, d->v, &d->p, 0, &d->in_batch, &row, &k, idx);

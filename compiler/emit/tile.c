@@ -194,10 +194,14 @@ Value tile_function(const Gen *around, const Tile *t)
 	Gen own = *around, *g = &own;
 	if (t->rows * t->vectors > ACCUMULATORS)
 		bug("a tile of %d x %d vectors", t->rows, t->vectors);
+	uint64_t *known = table_cell(g->tiles, t, sizeof *t);
+	if (*known)
+		return (Value)(uintptr_t)*known;
 	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p};
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	LLVMTypeRef type = LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0);
 	Value f = g->function = LLVMAddFunction(g->module, "tile", type);
+	*known = (uint64_t)(uintptr_t)f;
 	LLVMSetLinkage(f, LLVMInternalLinkage);
 	g->b = LLVMCreateBuilderInContext(g->context);
 	g->width = t->lanes;

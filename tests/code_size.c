@@ -1,0 +1,38 @@
+// code_size.c: checks how much code kernels are, which decides how long they take to compile.
+// For a named class of machines, so that the sizes are the same everywhere.
+#include "emitted.h"
+
+static const struct Case {
+	const char *name, *graph;
+	size_t most; // bytes of the object
+} cases[] = {
+    {"blocks of all channels need no masks",
+     "graph blocks\nslot x : input f32[4,14,14,256]\nslot w : input f32[2304,64]\n"
+     "%1 = window(x; [1,14,3,1,1,1,1, 2,14,3,1,1,1,1], 0) : f32[4,14,14,256,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,14,14,3,3,256]\n"
+     "out y = dot(reshape(%2; [784,2304]), w)\n",
+     7200},
+    {"keys are packed by a loop",
+     "graph attention\nslot q : input f32[8,128,64]\nslot k : input f32[8,128,64]\n"
+     "slot v : input f32[8,128,64]\nout y = attend(q, k, v; 0.125, 0, 0)\n",
+     10000},
+};
+
+int main(void)
+{
+	int failures = 0;
+	for (int i = 0; i < COUNT(cases); i++) {
+		const struct Case *c = &cases[i];
+		Arena *arena = arena_new();
+		const Graph *g = parse_graph(arena, c->name, c->graph, book_builtin());
+		const Target *target = target_named(arena, "cpu:x86-64-v3", NULL);
+		Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+		EmitOptions options = {.target = target, .threads = 1, .name = c->name};
+		size_t count = emit(arena, 1, &plan, &options)->count;
+		bool right = count <= c->most;
+		printf("%s%s: %zu bytes\n", right ? "" : "FAILED ", c->name, count);
+		failures += !right;
+		arena_free(arena);
+	}
+	return failures != 0;
+}
