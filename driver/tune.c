@@ -244,6 +244,24 @@ static void keep_choices(const Tuner *t)
 
 // ---- choosing -------------------------------------------------------------------------
 
+// True if the program with these choices fits into --memory: other schedules may need more work
+// memory.
+static bool fits(Tuner *t, int tuning)
+{
+	Catch catch;
+	if (!chosen(t->p->session, OPT_memory))
+		return true;
+	if (!TRY(catch)) {
+		run_round(t, tuning, LOOK);
+		catch_end(&catch);
+		return true;
+	}
+	if (catch.status != STATUS_INPUT)
+		fail_again(&catch);
+	free(catch.message);
+	return false;
+}
+
 static void choose_best(Tuner *t)
 {
 	for (int i = 0; i < t->kernels.count; i++) {
@@ -259,14 +277,17 @@ static void choose_best(Tuner *t)
 static void measure_tunings(Tuner *t)
 {
 	enum { TURNS = 2 };
-	for (int tuning = 0; tuning < tuning_count; tuning++)
-		run_round(t, tuning, tuning ? RUN_CHANGED : RUN);
+	run_round(t, 0, RUN);
+	for (int tuning = 1; tuning < tuning_count; tuning++)
+		if (fits(t, tuning))
+			run_round(t, tuning, RUN_CHANGED);
 	choose_best(t);
 	for (int i = 0; i < t->kernels.count; i++) {
 		Timed *k = &t->kernels.at[i];
 		k->least[0] = k->least[k->best] = INFINITY;
 	}
-	for (int turn = 0; turn < TURNS && run_round(t, -1, RUN_CHANGED); turn++)
+	int turns = fits(t, -1) ? TURNS : 0;
+	for (int turn = 0; turn < turns && run_round(t, -1, RUN_CHANGED); turn++)
 		run_round(t, 0, RUN);
 	for (int i = 0; i < t->kernels.count; i++) {
 		Timed *k = &t->kernels.at[i];
@@ -317,14 +338,18 @@ void tune(Program *p)
 	for (int i = 0; i < p->entries.count; i++)
 		p->entries.at[i].unit.machine = tuned;
 	double start = amos_now();
+	// choices that were made without a limit may not fit together into it
+	bool remembers = !chosen(session, OPT_memory);
 	int unknown = 0;
 	run_round(&t, 0, LOOK);
-	read_choices(&t);
+	if (remembers)
+		read_choices(&t);
 	for (int i = 0; i < t.kernels.count; i++)
 		unknown += !t.kernels.at[i].known;
 	if (unknown) {
 		measure_tunings(&t);
-		keep_choices(&t);
+		if (remembers)
+			keep_choices(&t);
 		tell_choices(&t, amos_now() - start);
 	} else if (chosen(session, OPT_verbose)) {
 		tell(session, "note: the cache has the schedules of all %d kernels to tune\n",
