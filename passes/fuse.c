@@ -263,7 +263,7 @@ static bool detour(Fuse *f, int from, int to)
 
 static bool join(Fuse *f, int p, int c)
 {
-	enum { MOST = 32, DEEPEST = 800 }; // compile time grows faster than size; emitting recurses
+	enum { MOST = 32, DEEPEST = 200 }; // compile time grows faster than size; emitting recurses
 	if (p < 0 || p == c)
 		return false;
 	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
