@@ -89,7 +89,7 @@ static Timed *timed(Tuner *t, const char *key)
 		double *least = NEWS(arena, double, tuning_count);
 		for (int i = 0; i < tuning_count; i++)
 			least[i] = INFINITY;
-		PUSH(arena, t->kernels, ((Timed){.key = table_key(cell), .least = least}));
+		PUSH(arena, t->kernels, ((Timed){.key = copy_string(arena, key), .least = least}));
 		*cell = (uint64_t)t->kernels.count;
 	}
 	return &t->kernels.at[*cell - 1];
