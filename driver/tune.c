@@ -221,8 +221,9 @@ static void read_choices(Tuner *t)
 		const Object *found = cache_find(t->p->session, &key);
 		if (!found || found->parts != 1)
 			continue;
-		char *name = take_copy(key.arena, found->part[0].bytes, found->part[0].count + 1);
-		name[found->part[0].count] = 0;
+		const Part *part = found->part;
+		const char *name =
+		    format(key.arena, "%.*s", (int)part->count, (const char *)part->bytes);
 		k->best = amos_index(name, tunings, tuning_count, sizeof *tunings);
 		k->known = k->best >= 0;
 		k->best = MAX(0, k->best);
