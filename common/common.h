@@ -86,9 +86,9 @@ struct amos_temp_file {
 };
 enum amos_name {
 	AMOS_NAMED, // named by the user: links are followed, a device receives the bytes
-	AMOS_OWN,   // named by the program: a link itself is replaced
-	AMOS_FRESH, // named by the program, new: nothing is replaced
-	AMOS_CACHED // named by the program, private, not synced: it can be made again
+	AMOS_OWN,   // a name that the program chose: a link itself is replaced
+	AMOS_FRESH, // a name that the program chose: refused if it exists
+	AMOS_CACHED // a name that the program chose; private and not synced: it can be made again
 };
 int amos_file_begin(struct amos_temp_file *, const char *path, enum amos_name);
 int amos_file_open(struct amos_temp_file *, const char *path); // AMOS_NAMED

@@ -226,7 +226,7 @@ typedef struct Program {
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
 	bool tuned;             // its entries' machines have choices
-	bool runs; // it trains in this process: no entry that the training does not call
+	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
 	Model *model;           // NULL: the program was read from text
 	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first
@@ -248,7 +248,7 @@ Program *program_new(Session *, struct amos_data *);
 Program *program_of(Session *, const Graph *, const char *entry);
 void run_passes(Program *, Pass last);       // from the next to `last`
 const Graph *program_graph(const Program *); // the first entry's
-int64_t threads_of(const Session *); // that a program of --memory is compiled for
+int64_t threads_of(const Session *);         // that a program of --memory is compiled for
 // Checks all values of the data, and that no input lacks data, before anything is compiled.
 void attach_data(Program *);
 double untrained_percent(const Model *); // of the elements of all weights

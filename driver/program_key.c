@@ -1,8 +1,8 @@
 // program_key.c: writes all that decides a program's object, as bytes.
-// That is the compiler itself, the target, the limit of memory, with --tune the host that it is tuned
-// for, and the graphs that stand after pass `join`: the later passes read nothing else. Initial
-// contents of slots and texts about the model are no part of it, nor is the number of threads
-// without a limit. Invariant: equal keys, equal objects.
+// That is the compiler itself, the target, the limit of memory, with --tune the host that it is
+// tuned for, and the graphs that stand after pass `join`: the later passes read nothing else.
+// Initial contents of slots and texts about the model are no part of it, nor is the number of
+// threads without a limit. Invariant: equal keys, equal objects.
 #include "driver.h"
 #include <string.h>
 

@@ -34,6 +34,7 @@ void tile_attention(Scheduler *t)
 	s->batches = MAX(1, p.batch / groups);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
 	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * p.bytes;
-	s->ahead_rows = s->batches > 1 && !t->tuning->still && read <= machine->l2 / 4 && (p.back || p.parts == 1);
+	s->ahead_rows = s->batches > 1 && !t->tuning->still && read <= machine->l2 / 4 &&
+	                (p.back || p.parts == 1);
 	s->local = p.local_bytes;
 }

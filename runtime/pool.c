@@ -2,10 +2,10 @@
 // A launch ends when its workers are done, even if a thread that lost its core has not come back.
 // The pool works without threads that could not be started.
 //
-// A thread claims workers from `left`, fewer the fewer are left, so all threads end at about the
-// same time. A thread that waits, for a launch or for its end, spins, since that is often near, and
-// then sleeps: a spinning thread takes a core from other processes, or from the thread it waits
-// for.
+// A thread claims a share of the workers in `left`, so shares shrink towards the end of a launch
+// and all threads end at about the same time. A thread that waits, for a launch or for its end,
+// spins at first, since the wait is often short, and then sleeps: a spinning thread takes a core
+// from other processes, or from the thread it waits for.
 #include "rt.h"
 #include <limits.h>
 #include <linux/futex.h>

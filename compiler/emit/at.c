@@ -126,7 +126,7 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 	Level *was = level_go(g, index_level(g, 1, idx));
 	Lanes x = index_value(g, idx);
 	int64_t align = index_align(g->vars, idx);
-	// Vectors that no border divides lie inside together.
+	// An aligned vector lies wholly inside or wholly outside: its first lane decides.
 	bool together = x.step == 1 && !x.vector && align % g->width == 0 && extent % g->width == 0;
 	Value v = together ? x.base : index_i64(g, idx);
 	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, int_like(v, extent), "");

@@ -132,8 +132,8 @@ typedef struct Kern {
 	Ref root;          // dot, scatter, cumsum or loop; 0 for the others
 	struct Plan *body; // of a loop, whose outputs are its results and the number of iterations
 	Sched *sched;      // NULL until the kernel is scheduled
-	const char *key;   // of its tuning, if choices are made by measurement; NULL: there are none
-	Location work;     // of sched->work bytes
+	const char *key; // of its tuning, if choices are made by measurement; NULL: there are none
+	Location work;   // of sched->work bytes
 } Kern;
 
 typedef VEC(int) Ints;
