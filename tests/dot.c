@@ -315,13 +315,15 @@ int main(int argc, char **argv)
 	static const char *const masks[] = {NULL, "-avx512bf16", "-avx512f",
 	                                    "-avx512f,-avx2,-fma,-avx"};
 	int failed = 0, tried = 0;
+	Arena *arena = arena_new();
 	for (int m = 0; m < 2 * COUNT(masks); m++)
-		for (int i = 0; i < COUNT(cases); i++) {
+		for (int i = 0; i < COUNT(cases) && mask_applies(arena, masks[m / 2]); i++) {
 			if (argc > 1 && strcmp(argv[1], cases[i].name))
 				continue;
 			failed += check(&cases[i], masks[m / 2], m % 2);
 			tried++;
 		}
-	printf("%d products on %d machines, %d wrong\n", tried, COUNT(masks), failed);
+	arena_free(arena);
+	printf("%d products, %d wrong\n", tried, failed);
 	return failed || !tried;
 }

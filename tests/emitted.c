@@ -10,6 +10,20 @@ Graph *read_graph(Arena *arena, const char *path)
 	return parse_graph(arena, path, read_file(arena, path, NULL), book_builtin());
 }
 
+bool mask_applies(Arena *arena, const char *mask)
+{
+	const char *own =
+	    format(arena, "%s,", target_text(arena, target_named(arena, "cpu", NULL)));
+	for (const char *name = mask; name; name = strchr(name, ',')) {
+		name += name != mask;
+		const char *feature =
+		    format(arena, "+%.*s,", (int)strcspn(name, ",") - 1, name + 1);
+		if (strstr(own, feature))
+			return true;
+	}
+	return !mask;
+}
+
 static uint64_t next_random(uint64_t *state)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;

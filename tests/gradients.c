@@ -145,7 +145,8 @@ static void run(const char *folder, const Excuses *excuses, Tally *all, int coun
 	arena_free(arena);
 }
 
-static void run_variant(const char *line, Tally *all, int count)
+// False if the variant is of no operator that has a gradient.
+static bool run_variant(const char *line, Tally *all, int count)
 {
 	arena = arena_new();
 	const char *op = "If";
@@ -153,11 +154,11 @@ static void run_variant(const char *line, Tally *all, int count)
 	volatile Outcome outcome = OFF;
 	Catch caught;
 	if (!TRY(caught)) {
-		Model *m = read_packed(line ? variant(line, &op) : branch_variant(),
-		                       &(ReadOptions){.loops = loops});
+		Build *b = line ? variant(line, &op) : branch_variant();
 		tally = tally_of(all, count, op);
 		if (!tally)
 			fail(op, "is not differentiable");
+		Model *m = read_packed(b, &(ReadOptions){.loops = loops});
 		m->graph->stores.count = 0;
 		const char *name = line ? line : "If";
 		Trial *t = trial_new(arena, name, m->graph, variant_values, NULL);
@@ -170,16 +171,18 @@ static void run_variant(const char *line, Tally *all, int count)
 	if (tally)
 		count_outcome(tally, outcome == NOTHING ? OFF : outcome);
 	arena_free(arena);
+	return tally;
 }
 
-static void run_variants(const char *path, Tally *all, int count)
+static bool run_variants(const char *path, Tally *all, int count)
 {
 	Arena *own = arena_new();
 	Lines lines = read_lines(own, path);
+	bool good = run_variant(NULL, all, count);
 	for (int i = 0; i < lines.count; i++)
-		run_variant(lines.at[i], all, count);
-	run_variant(NULL, all, count);
+		good &= run_variant(lines.at[i], all, count);
 	arena_free(own);
+	return good;
 }
 
 // True if the tests show what ops.def states about the operator.
@@ -210,7 +213,6 @@ static void report(const char *path, const Tally *all, int count)
 int main(int argc, char **argv)
 {
 	Arena *always = arena_new();
-	bool consistent = true;
 	int count, tests = 0, good = 0, moved = 0, excused = 0;
 	const OpInfo *op = op_table(&count);
 	Tally *all = NEWS(always, Tally, count);
@@ -221,7 +223,7 @@ int main(int argc, char **argv)
 	if (argc < first + 2)
 		fail(argv[0], "wants a list, variants, and folders of tests");
 	Excuses excuses = case_excuses(always, argv[first]);
-	run_variants(argv[first + 1], all, count);
+	bool consistent = run_variants(argv[first + 1], all, count);
 	Folders folders = case_folders(always, argc - first - 2, argv + first + 2);
 	for (int i = 0; i < folders.count; i++)
 		run(folders.at[i], &excuses, all, count);

@@ -997,9 +997,10 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	    {amosc, "build", model, "--loss", "mean(y)", "-o", out, NULL},
 	    {amosc, "show", model, "--loss", "mean(y)", "--after", "memory", NULL},
 	};
-	int bad = 0, rejected = 0; // show and build fail at the same point if both fail
-	for (int v = 0; v < COUNT(verbs) && !(rejected && v == 3); v++)
-		bad += !run(bomb->name, verbs[v], errors, &rejected);
+	int bad = 0, rejected = 0;
+	for (int v = 0; v < COUNT(verbs); v++) // eta and show fail where the verb before failed
+		if (!rejected || v == 2)
+			bad += !run(bomb->name, verbs[v], errors, &rejected);
 	unlink(model);
 	return bad;
 }

@@ -21,14 +21,14 @@ static int numbers(const char *text, double *x)
 static const struct Kind { // constants by prefix character; types as in onnx.proto
 	char sign;
 	int type, bytes;
-} kinds[] = {{'%', 1, 4}, {'@', 7, 8}, {'#', 6, 4}, {'&', 2, 1}};
+} kinds[] = {{'%', 1, 4}, {'!', 11, 8}, {'@', 7, 8}, {'#', 6, 4}, {'&', 2, 1}};
 
 static const struct Kind *kind_of(char sign)
 {
 	for (int i = 0; i < COUNT(kinds); i++)
 		if (kinds[i].sign == sign)
 			return &kinds[i];
-	fail("variants", "a constant begins with one of %%@#&, not with '%c'", sign);
+	fail("variants", "a constant begins with one of %%!@#&, not with '%c'", sign);
 }
 
 // Adds an initializer from @1,2/2,1 or %0.5.
@@ -47,8 +47,10 @@ static void add_constant(Build *b, const char *name, const char *text)
 	for (int i = 0; i < n; i++) {
 		float real = (float)x[i];
 		int64_t integer = (int64_t)x[i];
-		memcpy(bytes + i * kind->bytes, kind->type == 1 ? (void *)&real : (void *)&integer,
-		       (size_t)kind->bytes);
+		const void *from = kind->type == 1    ? (void *)&real
+		                   : kind->type == 11 ? (void *)&x[i]
+		                                      : (void *)&integer;
+		memcpy(bytes + i * kind->bytes, from, (size_t)kind->bytes);
 	}
 	PUSH(arena, b->tensors,
 	     raw(tensor(name, kind->type, rank, dims), bytes, (size_t)(n * kind->bytes)));
