@@ -163,7 +163,6 @@ struct Target {
 	const TargetOps *ops;
 	bool text;     // assembly of one module, without the tables of the model
 	bool emulated; // GPU code on the host
-	bool scalef;   // has vscalefps
 };
 
 // ---- values: at.c ---------------------------------------------------------------------
@@ -257,7 +256,7 @@ Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
 // payne_hanek.c: returns x - *turns pi/2: `rest`, or for large x the exact value, *turns modulo 4.
-Value reduce_angle(Gen *, Value x, Value rest, Value *turns); // of f64
+Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 
 // ---- memory: lanes.c ------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // math.c: emits exp, log, tanh, erf, sin, cos, atan and pow as arithmetic, in f32 and f64.
 // LLVM lowers its own intrinsics for these poorly for CPUs and not at all for GPUs. Errors are
-// within 3 ulp, the same on every target; in f64 those of pow grow with |y log x|.
+// within 4 ulp, the same on every target (tests/math.c); in f64 those of pow grow with |y log x|.
 #include "gen.h"
 #include <math.h>
 
@@ -78,43 +78,56 @@ static LLVMTypeRef bits_type(Gen *g, Value x)
 
 // ---- exp ------------------------------------------------------------------------------
 
-static Value power_of_two(Gen *g, Value x, Value n)
-{
-	bool wide = is_double(x);
-	n = LLVMBuildAdd(g->b, n, int_like(n, wide ? 1023 : 127), "");
-	n = LLVMBuildShl(g->b, n, int_like(n, wide ? 52 : 23), "");
-	return LLVMBuildBitCast(g->b, n, LLVMTypeOf(x), "");
-}
-
-// Returns x 2^n, n an integer in floating point. In two steps, because 2^n may be out of range.
-static Value scale(Gen *g, Value x, Value n)
-{
-	if (g->target->scalef && is_vector(x) && !is_double(x)) {
-		Value mask = LLVMConstAllOnes(g->i16), current = LLVMConstInt(g->i32, 4, 0);
-		Value args[] = {x, n, x, mask, current};
-		return intrinsic(g, "llvm.x86.avx512.mask.scalef.ps.512", 0, NULL, 5, args);
-	}
-	Value i = LLVMBuildFPToSI(g->b, n, bits_type(g, x), "");
-	Value half = LLVMBuildAShr(g->b, i, int_like(i, 1), "");
-	x = mul(g, x, power_of_two(g, x, half));
-	return mul(g, x, power_of_two(g, x, LLVMBuildSub(g->b, i, half, "")));
-}
-
-// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r). In f32,
-// subnormal results are 0: a CPU takes a hundred times as long for them, and a masked softmax is
-// full of them.
-Value math_exp(Gen *g, Value x)
+// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r).
+static Value exp_of_rest(Gen *g, Value x, Value n)
 {
 	bool d = is_double(x);
-	Value tiny = below(g, x, -87.336544);
-	x = d ? clamp(g, x, -746, 710) : clamp(g, x, -87.336544, 89);
-	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_LOG2E)));
 	Value r =
 	    mul_add(g, n, real_like(x, d ? -6.93147180369123816490e-01 : -0.693145751953125), x);
 	r = mul_add(g, n, real_like(x, d ? -1.90821492927058770002e-10 : -1.42860677e-6), r);
 	Value y = mul_add(g, mul(g, r, r), poly(g, r, d ? &exp_f64 : &exp_f32), r);
-	y = scale(g, add(g, y, real_like(x, 1)), n);
-	return d ? y : choose(g, tiny, real_like(x, 0), y);
+	return add(g, y, real_like(x, 1));
+}
+
+// Adding n to the exponent of e^r takes few instructions, but n has to be in range. Subnormal
+// results are 0: a CPU takes a hundred times as long for them, and a masked softmax is full of
+// them.
+static Value exp_in_f32(Gen *g, Value x)
+{
+	Value shift = real_like(x, 0x1.8p23); // a sum with it ends in an integer, to its last bit
+	Value sum = mul_add(g, x, real_like(x, M_LOG2E), shift);
+	Value y = exp_of_rest(g, x, sub(g, sum, shift));
+	LLVMTypeRef bits = bits_type(g, x);
+	Value n = LLVMBuildBitCast(g->b, sum, bits, "");
+	n = LLVMBuildShl(g->b, n, int_like(n, 23), "");
+	y = LLVMBuildAdd(g->b, LLVMBuildBitCast(g->b, y, bits, ""), n, "");
+	y = LLVMBuildBitCast(g->b, y, LLVMTypeOf(x), "");
+	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLE, x, real_like(x, 88.72283), "");
+	y = choose(g, finite, y, mul(g, x, real_like(x, INFINITY))); // infinity or NaN
+	return choose(g, below(g, x, -87.336544), real_like(x, 0), y);
+}
+
+static Value power_of_two(Gen *g, Value n)
+{
+	n = LLVMBuildAdd(g->b, n, int_like(n, 1023), "");
+	n = LLVMBuildShl(g->b, n, int_like(n, 52), "");
+	return LLVMBuildBitCast(g->b, n, like(g->f64, n), "");
+}
+
+// Multiplies by 2^n in two steps, because 2^n may be out of range.
+static Value exp_in_f64(Gen *g, Value x)
+{
+	x = clamp(g, x, -746, 710);
+	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_LOG2E)));
+	Value i = LLVMBuildFPToSI(g->b, n, bits_type(g, x), "");
+	Value half = LLVMBuildAShr(g->b, i, int_like(i, 1), "");
+	Value y = mul(g, exp_of_rest(g, x, n), power_of_two(g, half));
+	return mul(g, y, power_of_two(g, LLVMBuildSub(g->b, i, half, "")));
+}
+
+Value math_exp(Gen *g, Value x)
+{
+	return is_double(x) ? exp_in_f64(g, x) : exp_in_f32(g, x);
 }
 
 // ---- log ------------------------------------------------------------------------------
@@ -165,12 +178,12 @@ Value math_log1p(Gen *g, Value x)
 
 // ---- tanh, erf ------------------------------------------------------------------------
 
-// x P(x^2) / Q(x^2), clamped to |x| <= limit, where it is 1 in f32.
+// x P(x^2) / Q(x^2), clamped to |x| <= limit, where it is 1 in f32 but for rounding.
 static Value odd_ratio(Gen *g, Value x, double limit, const Poly *p, const Poly *q)
 {
 	x = clamp(g, x, -limit, limit);
 	Value z = mul(g, x, x);
-	return LLVMBuildFDiv(g->b, mul(g, x, poly(g, z, p)), poly(g, z, q), "");
+	return clamp(g, LLVMBuildFDiv(g->b, mul(g, x, poly(g, z, p)), poly(g, z, q), ""), -1, 1);
 }
 
 // In f64, a polynomial near 0, and 1 - 2 / (e^2x + 1) elsewhere.
@@ -212,16 +225,15 @@ Value math_erf(Gen *g, Value x)
 static Value circular(Gen *g, Value x, double quarter)
 {
 	bool d = is_double(x);
-	static const double part[2][3] = {
-	    {1.5703125, 4.83751296997070312e-4, 7.54978995489188e-8},
-	    {1.57079632673412561417, 6.07710050630396597660e-11,
-	     2.02226624879595063154e-21}}; // parts of pi/2 with trailing zero bits, so that n times
-	                                   // a part is exact
+	// Parts of pi/2. Those before the last have trailing zero bits, so that n times one is
+	// exact.
+	static const double part[2][4] = {
+	    {1.5703125, 4.83751296997070312e-4, 7.549533620476723e-8, 2.563344151594519e-12},
+	    {1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063154e-21}};
 	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_2_PI))), r = x;
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < 4 && part[d][k] != 0; k++)
 		r = mul_add(g, n, real_like(x, -part[d][k]), r);
-	if (d)
-		r = reduce_angle(g, x, r, &n);
+	r = reduce_angle(g, x, r, &n);
 	Value z = mul(g, r, r), one = real_like(x, 1);
 	Value s = mul_add(g, mul(g, r, z), poly(g, z, d ? &sin_f64 : &sin_f32), r);
 	Value c = mul_add(g, z, real_like(x, -0.5), one);

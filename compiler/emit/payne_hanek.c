@@ -6,7 +6,8 @@
 #include <math.h>
 
 enum {
-	LEAST = 20,             // least exponent of a large angle
+	LEAST = 20,             // exponent of the least large angle
+	LEAST_F32 = 8,          // the same in f32
 	FRACTION = 52,          // bits of a double
 	BIAS = 1023 + FRACTION, // of its exponent, its mantissa taken as an integer
 };
@@ -101,16 +102,35 @@ static Value reduce(Gen *g, Value size, Value *turns)
 	return mul_add(g, part, real_like(size, M_PI_2), r);
 }
 
+static Value any(Gen *g, Value mask)
+{
+	if (!is_vector(mask))
+		return mask;
+	unsigned lanes = LLVMGetVectorSize(LLVMTypeOf(mask));
+	mask = LLVMBuildBitCast(g->b, mask, LLVMIntTypeInContext(g->context, lanes), "");
+	return LLVMBuildICmp(g->b, LLVMIntNE, mask, LLVMConstNull(LLVMTypeOf(mask)), "");
+}
+
+// In double, and only if a lane needs it.
 Value reduce_angle(Gen *g, Value x, Value rest, Value *turns)
 {
-	Value size = unary(g, "llvm.fabs", x), least = real_like(x, ldexp(1, LEAST));
+	LLVMTypeRef own = LLVMTypeOf(x), wide = like(g->f64, x);
+	int bits = LLVMGetTypeKind(scalar_type(x)) == LLVMDoubleTypeKind ? LEAST : LEAST_F32;
+	Value size = unary(g, "llvm.fabs", x), least = real_like(x, ldexp(1, bits));
 	Value large = LLVMBuildFCmp(g->b, LLVMRealOGT, size, least, "");
 	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, INFINITY), "");
-	large = both(g, large, finite);
-	Value n, r = reduce(g, choose(g, large, size, least), &n);
 	Value minus = LLVMBuildFCmp(g->b, LLVMRealOLT, x, real_like(x, 0), "");
+	large = both(g, large, finite);
+	Value all_turns = variable(g, *turns), all_rest = variable(g, rest);
+	Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, any(g, large), g->i64, ""), 1);
+	Value n, r = reduce(g, LLVMBuildFPCast(g->b, choose(g, large, size, least), wide, ""), &n);
+	n = LLVMBuildFPCast(g->b, n, own, "");
+	r = LLVMBuildFPCast(g->b, r, own, "");
 	n = choose(g, minus, LLVMBuildFNeg(g->b, n, ""), n);
 	r = choose(g, minus, LLVMBuildFNeg(g->b, r, ""), r);
-	*turns = choose(g, large, n, *turns);
-	return choose(g, large, r, rest);
+	set_variable(g, all_turns, choose(g, large, n, *turns));
+	set_variable(g, all_rest, choose(g, large, r, rest));
+	loop_end(g, &once);
+	*turns = read_variable(g, all_turns);
+	return read_variable(g, all_rest);
 }

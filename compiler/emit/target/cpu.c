@@ -134,7 +134,6 @@ Target *cpu_known(Arena *arena, const char *name, const char *triple, const char
 	// A CPU that can fuse products and sums must not if its class does not.
 	if (is_on(t->features, "fma") && !strstr(t->machine->features, "fma"))
 		t->features = format(arena, "%s,-fma", t->features);
-	t->scalef = strstr(t->machine->features, "avx512f");
 	return t;
 }
 

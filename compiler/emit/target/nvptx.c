@@ -203,6 +203,5 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 	t->ops = &thread_ops;
 	t->emulated = emulated;
 	t->text = !emulated;
-	t->scalef = false;
 	return t;
 }
