@@ -1,9 +1,70 @@
 // transpose_dot.c: swaps dot operands to drop transposes.
 // permute(reshape(dot(a, b))) that moves an axis of a to the end becomes permute(reshape(dot(b',
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
-// weights have this form.
+// weights have this form. If all that reads a product is permutes of its slices, as with the gates
+// of an LSTM, these become slices of its permute first.
 #include "index.h"
 #include "passes.h"
+#include <string.h>
+
+// ---- permutes of slices ---------------------------------------------------------------
+
+typedef struct Lift {
+	const Graph *from;
+	const Ref *now; // by Ref of `from`
+	int *permuted;  // by Ref: slices of it that are only read by a permute, the same for all
+	const int *uses;
+} Lift;
+
+// Returns the value of which v permutes a slice that nothing else reads; 0: none.
+static Ref sliced(const Lift *l, const Val *v)
+{
+	Ref slice = v->op == O_permute ? v->in[0] : 0;
+	const Val *u = val(l->from, slice);
+	return slice && u->op == O_slice && l->uses[slice] == 1 ? u->in[0] : 0;
+}
+
+static bool is_product(const Graph *g, Ref r)
+{
+	while (val(g, r)->op == O_reshape)
+		r = val(g, r)->in[0];
+	return val(g, r)->op == O_dot;
+}
+
+static Ref put_lifted(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	const Lift *l = context;
+	Ref x = sliced(l, v);
+	if (!x || l->permuted[x] != l->uses[x] || !is_product(l->from, x))
+		return put_as(to, v, in);
+	const Attr *slice = val(l->from, v->in[0])->attr;
+	Attr attr = {.n = slice->n};
+	for (int a = 0; a < v->shape.rank; a++)
+		memcpy(attr.i + 3 * a, slice->i + 3 * v->attr->i[a], 3 * sizeof *attr.i);
+	Ref turned = put_permute(to, l->now[x], v->attr->i);
+	return put(to, O_slice, 1, &turned, &attr);
+}
+
+static Graph *lift_permutes(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval), *first = NEWS(arena, Ref, from->nval);
+	Lift l = {from, now, NEWS(arena, int, from->nval), graph_uses(arena, from)};
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref x = l.uses[r] ? sliced(&l, v) : 0;
+		if (!x)
+			continue;
+		first[x] = first[x] ? first[x] : r;
+		const int64_t *perm = val(from, first[x])->attr->i;
+		l.permuted[x] += !memcmp(perm, v->attr->i, sizeof *perm * (size_t)v->shape.rank);
+	}
+	to->plain = DECOMPOSED_ALL;
+	copy_graph(to, from, now, put_lifted, &l);
+	return to;
+}
+
+// ---- products -------------------------------------------------------------------------
 
 typedef struct Swap {
 	const Graph *from;
@@ -115,8 +176,9 @@ static Ref put_swapped(void *context, Graph *to, const Val *v, const Ref *in)
 	return other ? other : put_as(to, v, in);
 }
 
-Graph *transpose_dot_pass(Arena *arena, const Graph *from)
+Graph *transpose_dot_pass(Arena *arena, const Graph *before)
 {
+	const Graph *from = lift_permutes(arena, before);
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;

@@ -56,6 +56,11 @@ int main(void)
 	           "slot x : input f32[6,5]\nslot g : input f32[6,4]\n"
 	           "%1 = permute(x; [1,0])\n%2 = dot(%1, g)\n%3 = mul(%2, 0.5)\n"
 	           "%4 = permute(%3; [1,0])\nout y = %4\n");
+	check_case("gradient of gates",
+	           "slot x : input f32[6,5]\nslot g : input f32[6,8]\n%1 = permute(x; [1,0])\n"
+	           "%2 = dot(%1, g)\n%3 = slice(%2; [0,4], [5,4], [1,1])\n"
+	           "%4 = permute(%3; [1,0])\n%5 = slice(%2; [0,0], [5,4], [1,1])\n"
+	           "%6 = permute(%5; [1,0])\n%7 = concat(%4, %6; 0)\nout y = %7\n");
 	check_case(
 	    "gradient of keys",
 	    "slot q : input f32[2,3,5,4]\nslot s : input f32[2,3,5,6]\n%1 = permute(q; [0,1,3,2])\n"
