@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 4 }; // kernels per module (PTX is one module)
-
 // ---- kernels --------------------------------------------------------------------------
 
 typedef struct Emitter {
@@ -191,13 +189,15 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
-// Compiles all batches, in this thread and others: `threads` in all, or as many as the system
-// allows. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers'
-// arenas to the caller's.
+// Compiles all batches in this thread and others: `threads` in all, or as many as the system allows.
+// A batch has few kernels, so that every thread has work, but those of a large program share more:
+// modules and tiles. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the
+// compilers' arenas to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
-	enum { STACK = 8 << 20 };
-	e->batch = e->target->text ? MAX(1, e->kernels.count) : BATCH;
+	enum { STACK = 8 << 20, LEAST = 4, MOST = 16, SHARES = 16 };
+	int some = MAX(LEAST, MIN(MOST, e->kernels.count / SHARES));
+	e->batch = e->target->text ? MAX(1, e->kernels.count) : some;
 	e->batches = (int)ceil_div(e->kernels.count, e->batch) + !e->target->text;
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
