@@ -4,9 +4,9 @@ import time
 
 TEN = ('bert-small', 'gpt2-nano', 'gpt2-small', 't5', 'vit-tiny', 'resnet18', 'resnet50', 'cnn', 'lstm', 'mlp')
 SINGLE = ('attention-128', 'attention-128-causal', 'attention-1024', 'attention-1024-causal')
-DISTURBED = 0.1  # processors that others used
+DISTURBED = 0.1  # processors that others used, or the host took
 FEATURES = ('avx2', 'fma', 'avx512f', 'avx512_bf16', 'amx_bf16')
-LEGEND = '`~`: others used the processors meanwhile, `!`: the first loss differs from amosc\'s, so the time does not count.'
+LEGEND = '`~`: others, or the host, used the processors meanwhile, `!`: the first loss differs from amosc\'s, so the time does not count.'
 median = statistics.median
 
 
@@ -209,12 +209,12 @@ def report(lines, cpu, flags, threads, version, words):
     used = median([x['foreign'] for x in lines])
     step = results.models('step')
     rounds = max(len(results.of('step', model, 'amosc')) for model in step) if step else 0
-    precision = bf16_by(flags) or 'no bf16 products on this processor: operands are widened to f32'
+    bf16 = f"Products run on: {bf16_by(flags)}.\n\n{steps(results, 'bf16')}" if results.models('bf16') else 'Not measured.'
     return f"""# {cpu}, {threads} threads
 
 Made by `bench/run {words}` on {time.strftime('%Y-%m-%d')}: {version}, {', '.join(versions)}. Processor: {features}.
 All train on the same batch with the same weights, by turns, in {rounds} round{'s' * (rounds > 1)}; times are medians.
-Others used {used:.2f} processors in the median. {LEGEND}
+Others, or the host, used {used:.2f} processors in the median. {LEGEND}
 
 PyTorch's settings: `eager` as installed; `t` with jemalloc and Intel's OpenMP preloaded, `tf` also with MKL's fast path on AMD's
 processors; `compile` by inductor; `cl` channels last; `bf16` autocast. amosc trains with Amos, the others with AdamW (fused).
@@ -223,9 +223,7 @@ processors; `compile` by inductor; `cl` channels last; `bf16` autocast. amosc tr
 {steps(results, 'step')}
 
 ## A step in bf16, ms
-Products run on: {precision}.
-
-{steps(results, 'bf16')}
+{bf16}
 
 ## Peak memory of the process, MB
 {memory(results)}
