@@ -69,6 +69,13 @@ bool next_index(const Shape *shape, int64_t *at)
 	return false;
 }
 
+Shape lines_of(const Shape *shape, int64_t *length)
+{
+	int last = shape->rank - 1;
+	*length = last < 0 ? 1 : shape->dim[last];
+	return shape_of(MAX(0, last), shape->dim);
+}
+
 int64_t element_offset(int rank, const int64_t *at, const int64_t *stride)
 {
 	int64_t sum = 0;

@@ -13,6 +13,8 @@ void set_float(Array *, int64_t i, double); // rounds to the array's type, as a 
 int64_t wrap_int(Elem, int64_t);
 // Advances to the next index in row-major order; false after the last.
 bool next_index(const Shape *, int64_t *at);
+// Returns the shape without its last axis, whose length is *length; 1 without axes.
+Shape lines_of(const Shape *, int64_t *length);
 // Returns the offset of an index.
 int64_t element_offset(int rank, const int64_t *at, const int64_t *stride);
 // Computes strides of an operand under a result of `rank` axes: aligned at the end, 0 for broadcast

@@ -105,27 +105,36 @@ static double narrowed(const Attr *attr, double x)
 	return isfinite(x) ? ldexp(rint(ldexp(x, -step)), step) : x;
 }
 
+static void map_element(Op op, const Attr *attr, Array *out, int64_t i, const Array *in,
+                        const Array *last, const int64_t *place)
+{
+	int64_t x = place[0];
+	if (op == O_select)
+		copy_element(out, i, &in[in[0].i[x] ? 1 : 2], place[in[0].i[x] ? 1 : 2]);
+	else if (op == O_narrow)
+		out->f[i] = narrowed(attr, in->f[x]);
+	else if (is_float(in->type))
+		set_float(out, i, float_map(op, in->f[x], last->f[place[last - in]]));
+	else if (is_float(out->type))
+		out->f[i] = element_at(in, x);
+	else
+		out->i[i] =
+		    wrap_int(out->type, int_map(op, in->type, in->i[x], last->i[place[last - in]]));
+}
+
 void eval_map(Op op, const Attr *attr, Array *out, int nin, const Array *in)
 {
-	int64_t stride[3][RANK], at[RANK] = {0}, place[3] = {0}, i = 0;
-	const Array *second = &in[nin - 1]; // with one operand, it is not used
+	int64_t stride[3][RANK] = {0}, at[RANK] = {0}, place[3], i = 0, length;
+	Shape lines = lines_of(&out->shape, &length);
 	for (int k = 0; k < nin; k++)
 		broadcast_strides(&in[k].shape, out->shape.rank, stride[k]);
 	do {
 		for (int k = 0; k < nin; k++)
-			place[k] = element_offset(out->shape.rank, at, stride[k]);
-		int64_t x = place[0], y = place[nin - 1];
-		if (op == O_select)
-			copy_element(out, i, &in[in[0].i[x] ? 1 : 2], place[in[0].i[x] ? 1 : 2]);
-		else if (op == O_narrow)
-			out->f[i] = narrowed(attr, in->f[x]);
-		else if (is_float(in->type))
-			set_float(out, i, float_map(op, in->f[x], second->f[y]));
-		else if (is_float(out->type))
-			out->f[i] = element_at(in, x);
-		else
-			out->i[i] =
-			    wrap_int(out->type, int_map(op, in->type, in->i[x], second->i[y]));
-		i++;
-	} while (next_index(&out->shape, at));
+			place[k] = element_offset(lines.rank, at, stride[k]);
+		for (int64_t j = 0; j < length; j++) {
+			map_element(op, attr, out, i++, in, &in[nin - 1], place);
+			for (int k = 0; k < nin; k++)
+				place[k] += stride[k][lines.rank];
+		}
+	} while (next_index(&lines, at));
 }

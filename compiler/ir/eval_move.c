@@ -3,12 +3,13 @@
 
 // ---- moves ----------------------------------------------------------------------------
 
-// Returns the operand's offset of element `at` of the result, or -1 for the fill.
-static int64_t source(Op op, const Attr *attr, const Shape *from, const int64_t *at)
+// Sets the operand's index of element `at` of the result, by axis times `up`, which is linear in
+// `at`. Where `up` does not divide it, or it is outside, is the fill.
+static void find_index(Op op, const Attr *attr, const Shape *from, const int64_t *at,
+                       int64_t *index, int64_t *up)
 {
-	int64_t stride[RANK], index[RANK], sum = 0;
-	row_strides(from, stride);
-	for (int a = 0; a < from->rank; a++)
+	for (int a = 0; a < from->rank; a++) {
+		up[a] = 1;
 		if (op == O_slice)
 			index[a] = attr->i[3 * a] + at[a] * attr->i[3 * a + 2];
 		else if (op == O_permute)
@@ -17,48 +18,89 @@ static int64_t source(Op op, const Attr *attr, const Shape *from, const int64_t 
 			index[a] = from->dim[a] == 1 ? 0 : at[a];
 		else
 			index[a] = op == O_pad ? at[a] - attr->i[2 * a] : at[a];
+	}
 	// Element (o, k) of a windowed axis is operand index (o stride + k dilation - before) / up.
 	for (int k = 0; op == O_window && k < attr->n / 7; k++) {
 		const int64_t *w = attr->i + 7 * k;
-		int64_t i = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
-		index[w[0]] = i % w[6] ? -1 : i / w[6];
+		index[w[0]] = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
+		up[w[0]] = w[6];
 	}
-	for (int a = 0; a < from->rank; a++) {
-		if (index[a] < 0 || index[a] >= from->dim[a])
-			return -1;
-		sum += index[a] * stride[a];
+}
+
+static bool is_inside(int64_t index, int64_t up, int64_t extent)
+{
+	return index >= 0 && index % up == 0 && index / up < extent;
+}
+
+// A line of the result, along its last axis, is a line of the operand: along `axis`, or -1.
+static void move_line(const Attr *attr, Array *out, int64_t to, int64_t length, const Array *in,
+                      const int64_t *index, const int64_t *up, int axis, int64_t step)
+{
+	const Shape *from = &in->shape;
+	int64_t stride[RANK], first = 0;
+	bool inside = true;
+	row_strides(from, stride);
+	for (int a = 0; a < from->rank; a++)
+		if (a != axis) {
+			inside &= is_inside(index[a], up[a], from->dim[a]);
+			first += index[a] / up[a] * stride[a];
+		}
+	for (int64_t j = 0; j < length; j++) {
+		int64_t i = axis < 0 ? 0 : index[axis] + j * step;
+		if (!inside || (axis >= 0 && !is_inside(i, up[axis], from->dim[axis])))
+			set_float(out, to + j, attr->x);
+		else
+			copy_element(out, to + j, in,
+			             axis < 0 ? first : first + i / up[axis] * stride[axis]);
 	}
-	return sum;
+}
+
+static void copy_lines(Op op, const Attr *attr, Array *out, const Array *in)
+{
+	int64_t at[RANK] = {0}, index[RANK], next[RANK], up[RANK], to = 0, step = 0, length;
+	Shape lines = lines_of(&out->shape, &length);
+	int axis = -1;
+	find_index(op, attr, &in->shape, at, index, up);
+	at[lines.rank] = 1;
+	find_index(op, attr, &in->shape, at, next, up);
+	at[lines.rank] = 0;
+	for (int a = 0; a < in->shape.rank; a++)
+		if (next[a] != index[a]) {
+			axis = a;
+			step = next[a] - index[a];
+		}
+	do {
+		find_index(op, attr, &in->shape, at, index, up);
+		move_line(attr, out, to, length, in, index, up, axis, step);
+		to += length;
+	} while (next_index(&lines, at));
 }
 
 static void eval_concat(int axis, Array *out, int nin, const Array *in)
 {
-	int64_t stride[RANK], start = 0;
+	int64_t stride[RANK], start = 0, length;
 	row_strides(&out->shape, stride);
 	for (int k = 0; k < nin; k++) {
-		int64_t at[RANK] = {0}, first = start * stride[axis];
-		for (int64_t i = 0; i < count_of(&in[k].shape); next_index(&in[k].shape, at))
-			copy_element(out, first + element_offset(out->shape.rank, at, stride),
-			             &in[k], i++);
+		int64_t at[RANK] = {0}, count = count_of(&in[k].shape);
+		Shape lines = lines_of(&in[k].shape, &length);
+		for (int64_t i = 0; i < count; next_index(&lines, at)) {
+			int64_t to = start * stride[axis] + element_offset(lines.rank, at, stride);
+			for (int64_t j = 0; j < length; j++)
+				copy_element(out, to + j, &in[k], i++);
+		}
 		start += in[k].shape.dim[axis];
 	}
 }
 
 void eval_move(Op op, const Attr *attr, Array *out, int nin, const Array *in)
 {
-	if (op == O_concat) {
+	if (op == O_concat)
 		eval_concat((int)attr->i[0], out, nin, in);
-		return;
-	}
-	int64_t at[RANK] = {0}, i = 0;
-	do {
-		int64_t k = op == O_reshape ? i : source(op, attr, &in->shape, at);
-		if (k >= 0)
-			copy_element(out, i, in, k);
-		else
-			set_float(out, i, attr->x);
-		i++;
-	} while (next_index(&out->shape, at));
+	else if (op != O_reshape)
+		copy_lines(op, attr, out, in);
+	else
+		for (int64_t i = 0; i < count_of(&out->shape); i++)
+			copy_element(out, i, in, i);
 }
 
 // ---- gather and scatter ---------------------------------------------------------------

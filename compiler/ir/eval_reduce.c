@@ -47,16 +47,19 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 		eval_argmax((int)attr->i[0], out, in);
 		return;
 	}
-	int64_t stride[RANK], at[RANK] = {0}, count = count_of(&in->shape);
+	int64_t stride[RANK] = {0}, at[RANK] = {0}, count = count_of(&in->shape), i = 0, length;
+	Shape lines = lines_of(&in->shape, &length);
 	bool extreme = op == O_amax || op == O_amin; // starts with any of its elements
 	broadcast_strides(&out->shape, in->shape.rank, stride);
 	for (int64_t k = 0; k < count_of(&out->shape); k++)
 		set_float(out, k, op == O_prod);
-	for (int64_t i = 0; extreme && i < count; i++, next_index(&in->shape, at))
+	for (; extreme && i < count; i++, next_index(&in->shape, at))
 		copy_element(out, element_offset(in->shape.rank, at, stride), in, i);
-	for (int64_t i = 0; i < count; i++, next_index(&in->shape, at))
-		combine_element(reducers[op].step, out, element_offset(in->shape.rank, at, stride),
-		                in, i);
+	for (i = 0; i < count; next_index(&lines, at)) {
+		int64_t to = element_offset(lines.rank, at, stride);
+		for (int64_t j = 0; j < length; j++, to += stride[lines.rank])
+			combine_element(reducers[op].step, out, to, in, i++);
+	}
 }
 
 void eval_dot(Array *out, const Array *a, const Array *b)
