@@ -1,8 +1,8 @@
 // transpose_dot.c: swaps dot operands to drop transposes.
 // permute(reshape(dot(a, b))) that moves an axis of a to the end becomes permute(reshape(dot(b',
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
-// weights have this form. If all that reads a product is permutes of its slices, as with the gates
-// of an LSTM, these become slices of its permute first.
+// weights have this form. A product that is read only through permutes of its slices, as the gates
+// of an LSTM are, is permuted first, and then sliced.
 #include "index.h"
 #include "passes.h"
 #include <string.h>
@@ -12,7 +12,8 @@
 typedef struct Lift {
 	const Graph *from;
 	const Ref *now; // by Ref of `from`
-	int *permuted;  // by Ref: slices of it that are only read by a permute, the same for all
+	int *
+	    permuted; // by Ref: how many of its slices are read only by a permute, the same for all
 	const int *uses;
 } Lift;
 

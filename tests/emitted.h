@@ -11,8 +11,8 @@ Graph *read_graph(Arena *, const char *path);
 // Returns pseudo-random contents for the slots of g: floats in [-2, 2), integers below `below`, in
 // the slots' types.
 Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
-// Returns whether the target of this CPU without these features, such as "-avx2,-fma", is another
-// than its own, or has no mask: others would only repeat what was tested.
+// True without a mask, or if one, such as "-avx2,-fma", takes a feature from this CPU: any other
+// mask would only repeat what was tested.
 bool mask_applies(Arena *, const char *mask);
 typedef int Launcher(const struct amos_run *, const struct amos_kernel *, char *const *buf);
 Launcher plain_launch; // runs workers in order, the last first

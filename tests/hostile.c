@@ -998,7 +998,7 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	    {amosc, "show", model, "--loss", "mean(y)", "--after", "memory", NULL},
 	};
 	int bad = 0, rejected = 0;
-	for (int v = 0; v < COUNT(verbs); v++) // eta and show fail where the verb before failed
+	for (int v = 0; v < COUNT(verbs); v++) // eta and show fail where the verb before them did
 		if (!rejected || v == 2)
 			bad += !run(bomb->name, verbs[v], errors, &rejected);
 	unlink(model);

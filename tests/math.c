@@ -1,6 +1,6 @@
 // math.c: measures the errors of functions of one operand, in units in the last place (ulp).
-// Operands are floats of all magnitudes, evenly spread over their bits, and corners; the truth is
-// the C library's in long double. Where the type has only subnormals, 0 is as good.
+// Operands are floats of all magnitudes, evenly spread over their bits, and corners; the
+// reference is the C library's long double. A subnormal result may be 0.
 #include "emitted.h"
 #include <float.h>
 #include <math.h>

@@ -189,10 +189,10 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
-// Compiles all batches in this thread and others: `threads` in all, or as many as the system allows.
-// A batch has few kernels, so that every thread has work, but those of a large program share more:
-// modules and tiles. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the
-// compilers' arenas to the caller's.
+// Compiles all batches in this thread and others: `threads` in all, or as many as the system
+// allows. Batches are small, so that every thread has work, and larger in a large program: a module
+// has to set up LLVM's passes, and its kernels share tiles. LLVM needs more stack than `ulimit -s`
+// may give. The parts are copied from the compilers' arenas to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
 	enum { STACK = 8 << 20, LEAST = 4, MOST = 16, SHARES = 16 };

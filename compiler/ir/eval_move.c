@@ -3,75 +3,81 @@
 
 // ---- moves ----------------------------------------------------------------------------
 
-// Sets the operand's index of element `at` of the result, by axis times `up`, which is linear in
-// `at`. Where `up` does not divide it, or it is outside, is the fill.
-static void find_index(Op op, const Attr *attr, const Shape *from, const int64_t *at,
-                       int64_t *index, int64_t *up)
+typedef struct Source {                // of an element of the result: by axis of the operand
+	int64_t index[RANK], up[RANK]; // index times up; the fill where up does not divide it
+} Source;
+
+// Indices are linear in `at`.
+static Source find_source(Op op, const Attr *attr, const Shape *from, const int64_t *at)
 {
+	Source s;
 	for (int a = 0; a < from->rank; a++) {
-		up[a] = 1;
+		s.up[a] = 1;
 		if (op == O_slice)
-			index[a] = attr->i[3 * a] + at[a] * attr->i[3 * a + 2];
+			s.index[a] = attr->i[3 * a] + at[a] * attr->i[3 * a + 2];
 		else if (op == O_permute)
-			index[attr->i[a]] = at[a];
+			s.index[attr->i[a]] = at[a];
 		else if (op == O_expand)
-			index[a] = from->dim[a] == 1 ? 0 : at[a];
+			s.index[a] = from->dim[a] == 1 ? 0 : at[a];
 		else
-			index[a] = op == O_pad ? at[a] - attr->i[2 * a] : at[a];
+			s.index[a] = op == O_pad ? at[a] - attr->i[2 * a] : at[a];
 	}
 	// Element (o, k) of a windowed axis is operand index (o stride + k dilation - before) / up.
 	for (int k = 0; op == O_window && k < attr->n / 7; k++) {
 		const int64_t *w = attr->i + 7 * k;
-		index[w[0]] = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
-		up[w[0]] = w[6];
+		s.index[w[0]] = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
+		s.up[w[0]] = w[6];
 	}
+	return s;
 }
 
-static bool is_inside(int64_t index, int64_t up, int64_t extent)
+static bool is_inside(const Source *s, int a, const Shape *from)
 {
-	return index >= 0 && index % up == 0 && index / up < extent;
+	int64_t index = s->index[a];
+	return index >= 0 && index % s->up[a] == 0 && index / s->up[a] < from->dim[a];
 }
 
-// A line of the result, along its last axis, is a line of the operand: along `axis`, or -1.
-static void move_line(const Attr *attr, Array *out, int64_t to, int64_t length, const Array *in,
-                      const int64_t *index, const int64_t *up, int axis, int64_t step)
+// Copies a line of the result, along its last axis, along which one axis of the operand moves by
+// `step`, or none (-1).
+static void move_line(Array *out, int64_t to, int64_t length, double fill, const Array *in,
+                      Source *s, int axis, int64_t step)
 {
-	const Shape *from = &in->shape;
 	int64_t stride[RANK], first = 0;
 	bool inside = true;
-	row_strides(from, stride);
-	for (int a = 0; a < from->rank; a++)
+	row_strides(&in->shape, stride);
+	for (int a = 0; a < in->shape.rank; a++)
 		if (a != axis) {
-			inside &= is_inside(index[a], up[a], from->dim[a]);
-			first += index[a] / up[a] * stride[a];
+			inside &= is_inside(s, a, &in->shape);
+			first += s->index[a] / s->up[a] * stride[a];
 		}
 	for (int64_t j = 0; j < length; j++) {
-		int64_t i = axis < 0 ? 0 : index[axis] + j * step;
-		if (!inside || (axis >= 0 && !is_inside(i, up[axis], from->dim[axis])))
-			set_float(out, to + j, attr->x);
+		int64_t along = axis < 0 ? 0 : s->index[axis] / s->up[axis] * stride[axis];
+		if (inside && (axis < 0 || is_inside(s, axis, &in->shape)))
+			copy_element(out, to + j, in, first + along);
 		else
-			copy_element(out, to + j, in,
-			             axis < 0 ? first : first + i / up[axis] * stride[axis]);
+			set_float(out, to + j, fill);
+		if (axis >= 0)
+			s->index[axis] += step;
 	}
 }
 
 static void copy_lines(Op op, const Attr *attr, Array *out, const Array *in)
 {
-	int64_t at[RANK] = {0}, index[RANK], next[RANK], up[RANK], to = 0, step = 0, length;
+	int64_t at[RANK] = {0}, to = 0, step = 0, length;
 	Shape lines = lines_of(&out->shape, &length);
 	int axis = -1;
-	find_index(op, attr, &in->shape, at, index, up);
+	Source s = find_source(op, attr, &in->shape, at);
 	at[lines.rank] = 1;
-	find_index(op, attr, &in->shape, at, next, up);
+	Source next = find_source(op, attr, &in->shape, at);
 	at[lines.rank] = 0;
 	for (int a = 0; a < in->shape.rank; a++)
-		if (next[a] != index[a]) {
+		if (next.index[a] != s.index[a]) {
 			axis = a;
-			step = next[a] - index[a];
+			step = next.index[a] - s.index[a];
 		}
 	do {
-		find_index(op, attr, &in->shape, at, index, up);
-		move_line(attr, out, to, length, in, index, up, axis, step);
+		s = find_source(op, attr, &in->shape, at);
+		move_line(out, to, length, attr->x, in, &s, axis, step);
 		to += length;
 	} while (next_index(&lines, at));
 }
