@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "version.h"
 
 // ---- error.c: errors as values --------------------------------------------------------
 

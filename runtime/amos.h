@@ -307,6 +307,7 @@ int amos_save_start(const struct amos *, const char *path, const struct amos_pos
 
 struct amos_checkpoint { // an open checkpoint file
 	char *path, *identity;
+	char version[16]; // of the amosc that wrote it; "": before 0.1.0
 	bool start; // of amos_save_start(): the arrays have no bytes
 	struct amos_position point;
 	int64_t count;

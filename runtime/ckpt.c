@@ -4,7 +4,8 @@
 // Format, little endian: struct head; for each slot that is not an input, a struct record and its
 // name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc covers all
 // bytes before params (with itself 0); the other checksums cover their blocks. Before the first
-// step both blocks are left out: they are as amos_open() makes them.
+// step both blocks are left out: they are as amos_open() makes them. Every format from 3 on begins
+// with its number in head.magic and head.version; format 2 lacks head.version and is read, too.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +16,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const char magic[8] = "amosckp2", earlier[8] = "amosckp1";
+static const char magic[8] = "amosckp3";
 
 struct head {
-	char magic[8];
+	char magic[8];    // "amosckp" and the number of the format
+	char version[16]; // of the amosc that wrote it
 	uint32_t crc, crc_params, crc_state, nslots;
 	int64_t bytes; // size of all before params
 	struct amos_position point;
@@ -58,6 +60,7 @@ static int save(const struct amos *m, const char *path, const struct amos_positi
 	                    .crc_params = crc_of(m->params, params),
 	                    .crc_state = crc_of(m->state, state)};
 	memcpy(head.magic, magic, sizeof magic);
+	strncpy(head.version, AMOS_VERSION, sizeof head.version - 1);
 	head.bytes = (int64_t)sizeof head + head.identity;
 	for (int64_t i = 0; i < model->nslots; i++)
 		if (model->slots[i].kind != AMOS_SLOT_INPUT) {
@@ -117,32 +120,76 @@ int amos_save_start(const struct amos *m, const char *path, const struct amos_po
 
 // ---- reading --------------------------------------------------------------------------
 
-// Fails unless the file is complete and undamaged.
-static int read_head(const struct amos_checkpoint *c, struct head *head)
+// Copies a printable version, as the file has it, to `to`.
+static void copy_version(char *to, const char *from, size_t count)
+{
+	size_t n = 0;
+	for (; n < count && from[n] > ' ' && from[n] < 127; n++)
+		to[n] = from[n];
+	to[n] = 0;
+}
+
+// Fails because the file has another format, which an earlier or later amosc wrote.
+static int other_format(const struct amos_checkpoint *c, int format)
+{
+	if (format < magic[7])
+		return amos_fail(AMOS_INPUT,
+		                 "%s: a checkpoint of an amosc before %s; expected format %c, "
+		                 "found format %c" HELP "export its weights with that amosc",
+		                 c->path, AMOS_VERSION, magic[7], format);
+	return amos_fail(AMOS_INPUT,
+	                 "%s: a checkpoint of amosc %s, which is later than this amosc %s; "
+	                 "expected format %c, found format %c" HELP
+	                 "export its weights with that amosc, or install it",
+	                 c->path, c->version, AMOS_VERSION, magic[7], format);
+}
+
+// Copies the head and sets *bytes to its size in the file.
+static int copy_head(struct amos_checkpoint *c, struct head *head, size_t *bytes)
 {
 	const struct amos_blob *file = &c->file;
-	if (file->count >= sizeof earlier && !memcmp(file->at, earlier, sizeof earlier))
-		return amos_fail(AMOS_INPUT,
-		                 "%s: a checkpoint of an earlier amosc; expected format 2, found "
-		                 "format 1" HELP "export its weights with that amosc",
-		                 c->path);
-	if (file->count < sizeof *head || memcmp(file->at, magic, sizeof magic))
+	size_t prefix = offsetof(struct head, crc);
+	bool ours = file->count >= sizeof magic && !memcmp(file->at, magic, sizeof magic - 1);
+	int format = ours ? file->at[7] : 0;
+	*bytes = sizeof *head - (format == '2' ? sizeof head->version : 0);
+	if (format > '2' && file->count >= prefix)
+		copy_version(c->version, (const char *)file->at + sizeof magic,
+		             sizeof c->version - 1);
+	if (format > '0' && format <= '9' && format != '2' && format != magic[7])
+		return other_format(c, format);
+	if ((format != '2' && format != magic[7]) || file->count < *bytes)
 		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", c->path);
-	memcpy(head, file->at, sizeof *head);
+	memcpy(&head->crc, file->at + *bytes - (sizeof *head - prefix), sizeof *head - prefix);
+	return AMOS_DONE;
+}
+
+// Returns the checksum of the first `bytes` bytes, taking their own at `at` as 0.
+static uint32_t crc_of_head(const unsigned char *file, size_t at, size_t bytes)
+{
+	static const unsigned char none[4];
+	uLong crc = crc32_z(crc32_z(0, file, at), none, sizeof none);
+	return (uint32_t)crc32_z(crc, file + at + sizeof none, bytes - at - sizeof none);
+}
+
+// Fails unless the file is complete and undamaged.
+static int read_head(struct amos_checkpoint *c, struct head *head, size_t *bytes)
+{
+	const struct amos_blob *file = &c->file;
+	int status = copy_head(c, head, bytes);
+	if (status)
+		return status;
 	int64_t size = (int64_t)file->count;
-	if (head->bytes < (int64_t)sizeof *head || head->bytes > size || head->bytes % 64 ||
+	if (head->bytes < (int64_t)*bytes || head->bytes > size || head->bytes % 64 ||
 	    head->params < 0 || head->state < 0 || head->identity < 0 ||
 	    head->identity > head->bytes || head->params > size - head->bytes ||
 	    head->state != size - head->bytes - head->params ||
 	    head->nslots > (uint64_t)head->bytes / sizeof(struct record))
 		return amos_fail(AMOS_INPUT, "%s: truncated or corrupt: %lld bytes", c->path,
 		                 (long long)size);
-	struct head plain = *head;
-	plain.crc = 0;
-	uLong crc = crc32_z(0, (const Bytef *)&plain, sizeof plain);
-	crc = crc32_z(crc, file->at + sizeof plain, (size_t)head->bytes - sizeof plain);
+	size_t at = offsetof(struct head, crc) - (sizeof *head - *bytes);
 	const unsigned char *params = file->at + head->bytes;
-	if (crc != head->crc || crc_of(params, head->params) != head->crc_params ||
+	if (crc_of_head(file->at, at, (size_t)head->bytes) != head->crc ||
+	    crc_of(params, head->params) != head->crc_params ||
 	    crc_of(params + head->params, head->state) != head->crc_state)
 		return amos_fail(AMOS_INPUT, "%s: corrupt: a checksum does not match", c->path);
 	return AMOS_DONE;
@@ -151,9 +198,10 @@ static int read_head(const struct amos_checkpoint *c, struct head *head)
 static int read_file(struct amos_checkpoint *c)
 {
 	struct head head;
+	size_t size;
 	int status = amos_blob_open(c->path, false, &c->file);
 	if (!status)
-		status = read_head(c, &head);
+		status = read_head(c, &head, &size);
 	if (status)
 		return status;
 	c->point = head.point;
@@ -161,7 +209,7 @@ static int read_file(struct amos_checkpoint *c)
 	c->slots = calloc((size_t)head.nslots + 1, sizeof *c->slots);
 	if (!c->slots)
 		return amos_no_memory(c->path);
-	int64_t at = sizeof head;
+	int64_t at = (int64_t)size;
 	while (c->count < head.nslots) {
 		struct record r;
 		if (head.bytes - at < (int64_t)sizeof r)
@@ -280,10 +328,23 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 	           : amos_fail(AMOS_INPUT, "%s: corrupt: it has a slot twice", c->path);
 }
 
+// Adds the versions to the error if another amosc wrote the checkpoint: it may be the reason.
+static void name_versions(const struct amos_checkpoint *c)
+{
+	char error[2048];
+	if (!*c->version || !strcmp(c->version, AMOS_VERSION))
+		return;
+	snprintf(error, sizeof error, "%s", amos_error());
+	amos_fail(0, "%s" HELP "amosc %s wrote the checkpoint, this is amosc %s", error, c->version,
+	          AMOS_VERSION);
+}
+
 int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 {
 	const struct amos_model *model = m->model;
 	int status = check_slots(c, model);
+	if (status)
+		name_versions(c);
 	for (int64_t i = 0; !status && !c->start && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
 		memcpy(amos_slot_bytes(m, slot), c->slots[i].array.bytes,

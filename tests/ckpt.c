@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static struct amos *open_line(const struct amos_model *model)
 {
@@ -77,18 +78,107 @@ static void damaged(const char *path)
 	amos_close(m);
 }
 
-// A file of the previous format is reported as such, whatever follows.
-static void earlier(void)
+enum { VERSION = 8, CRC = 24, BYTES = 40 }; // offsets of the head, see ckpt.c
+
+// Writes a copy of the file's `size` bytes with this format and version, under a right checksum.
+static void write_as(const char *path, char *bytes, size_t size, char format, const char *version)
+{
+	int64_t head;
+	uint32_t crc = 0;
+	memcpy(&head, bytes + BYTES, sizeof head);
+	bytes[VERSION - 1] = format;
+	memset(bytes + VERSION, 0, CRC - VERSION);
+	strcpy(bytes + VERSION, version);
+	memcpy(bytes + CRC, &crc, sizeof crc);
+	crc = (uint32_t)crc32_z(0, (const Bytef *)bytes, (size_t)head);
+	memcpy(bytes + CRC, &crc, sizeof crc);
+	write_file(path, bytes, size);
+}
+
+// The version is kept; another one is no error, and is named in those of files that do not fit.
+static void versions(void)
+{
+	struct amos *m = open_line(&mock_line);
+	struct amos_checkpoint *c;
+	struct amos_position point;
+	size_t size;
+	char *bytes = read_file(arena, "good.ckpt", &size);
+	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) && !strcmp(c->version, AMOS_VERSION),
+	      "version");
+	amos_checkpoint_close(c);
+	write_as("version.ckpt", bytes, size, '3', "7.8.9");
+	CHECK(!load(m, "version.ckpt", &point), "another version loads: %s", amos_error());
+	amos_close(m);
+	struct amos_model other = mock_line;
+	other.nslots = 5;
+	m = open_line(&other);
+	CHECK(load(m, "version.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(),
+	                 "amosc 7.8.9 wrote the checkpoint, this is amosc " AMOS_VERSION),
+	      "both versions: %s", amos_error());
+	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT && !strstr(amos_error(), "wrote"),
+	      "the same version: %s", amos_error());
+	amos_close(m);
+}
+
+// Files of formats that this amosc cannot read are reported as such, whatever follows.
+static void other_formats(void)
 {
 	struct amos *m = open_line(&mock_line);
 	struct amos_position point;
 	size_t size;
 	char *bytes = read_file(arena, "good.ckpt", &size);
-	bytes[7] = '1';
-	write_file("earlier.ckpt", bytes, size);
-	CHECK(load(m, "earlier.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "format 1"),
-	      "format 1");
+	write_as("format.ckpt", bytes, size, '1', "");
+	CHECK(load(m, "format.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "expected format 3, found format 1"),
+	      "format 1: %s", amos_error());
+	write_as("format.ckpt", bytes, size, '4', "7.8.9");
+	CHECK(load(m, "format.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "amosc 7.8.9, which is later than this amosc " AMOS_VERSION),
+	      "format 4: %s", amos_error());
+	write_as("format.ckpt", bytes, size, '4', "7\n\033[");
+	CHECK(load(m, "format.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "amosc 7,"),
+	      "a damaged version: %s", amos_error());
+	write_as("format.ckpt", bytes, size, 'x', "");
+	CHECK(load(m, "format.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "not a checkpoint"),
+	      "no format: %s", amos_error());
 	amos_close(m);
+}
+
+// Format 2, whose head has no version, loads.
+static void without_version(void)
+{
+	struct amos *m = open_line(&mock_line), *other = open_line(&mock_line);
+	struct amos_position point = {.step = 3}, read;
+	float w[3] = {2, 7, 1};
+	size_t size;
+	int64_t head;
+	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
+	CHECK(!amos_save(m, "new.ckpt", &point, "a line"), "save");
+	char *bytes = read_file(arena, "new.ckpt", &size);
+	memcpy(&head, bytes + BYTES, sizeof head);
+	memmove(bytes + VERSION, bytes + CRC,
+	        (size_t)head - CRC); // and zeros at the end of the head
+	memset(bytes + head - (CRC - VERSION), 0, CRC - VERSION);
+	bytes[VERSION - 1] = '2';
+	uint32_t crc = 0;
+	memcpy(bytes + VERSION, &crc, sizeof crc);
+	crc = (uint32_t)crc32_z(0, (const Bytef *)bytes, (size_t)head);
+	memcpy(bytes + VERSION, &crc, sizeof crc);
+	write_file("old.ckpt", bytes, size);
+	CHECK(!load(other, "old.ckpt", &read), "format 2: %s", amos_error());
+	CHECK(!memcmp(&point, &read, sizeof point) &&
+	          !memcmp(amos_slot_bytes(other, 2), w, sizeof w),
+	      "its contents");
+	struct amos_checkpoint *c;
+	CHECK(!amos_checkpoint_open("old.ckpt", false, &c) && !*c->version &&
+	          !strcmp(c->identity, "a line"),
+	      "its identity");
+	amos_checkpoint_close(c);
+	amos_close(m);
+	amos_close(other);
+	damaged("old.ckpt");
 }
 
 // A checkpoint of the start has the slots and no weights: the model stays as it was opened.
@@ -205,7 +295,9 @@ int main(void)
 	enter_folder();
 	there_and_back();
 	damaged("good.ckpt");
-	earlier();
+	versions();
+	other_formats();
+	without_version();
 	start();
 	damaged("start.ckpt");
 	foreign("good.ckpt");

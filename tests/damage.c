@@ -111,22 +111,23 @@ static void change(File *f)
 // Updates the checksum of a checkpoint's head (ckpt.c), so that other errors in it are found.
 static void seal(File *f)
 {
+	enum { CRC = 24, BLOCKS = 28, BYTES = 40, PARAMS = 152, HEAD = 176 }; // struct head
 	uint32_t crc = 0, vouch[2] = {0};
 	int64_t head, params;
-	if (f->count < 80)
+	if (f->count < HEAD)
 		return;
-	memcpy(&head, f->at + 24, sizeof head);
-	memcpy(&params, f->at + 64, sizeof params);
-	if (head < 80 || params < 0 || (uint64_t)head > f->count ||
+	memcpy(&head, f->at + BYTES, sizeof head);
+	memcpy(&params, f->at + PARAMS, sizeof params);
+	if (head < HEAD || params < 0 || (uint64_t)head > f->count ||
 	    (uint64_t)params > f->count - (uint64_t)head)
 		return;
 	unsigned char *blocks = f->at + head;
 	vouch[0] = (uint32_t)crc32_z(0, blocks, (size_t)params);
 	vouch[1] = (uint32_t)crc32_z(0, blocks + params, f->count - (size_t)(head + params));
-	memcpy(f->at + 12, vouch, sizeof vouch);
-	memcpy(f->at + 8, &crc, sizeof crc);
+	memcpy(f->at + BLOCKS, vouch, sizeof vouch);
+	memcpy(f->at + CRC, &crc, sizeof crc);
 	crc = (uint32_t)crc32_z(0, f->at, (size_t)head);
-	memcpy(f->at + 8, &crc, sizeof crc);
+	memcpy(f->at + CRC, &crc, sizeof crc);
 }
 
 // ---- one run --------------------------------------------------------------------------

@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 		return STATUS_DONE;
 	}
 	if (is_word(argv[1], "--version", "-V")) {
-		puts("amosc " AMOSC_VERSION);
+		puts("amosc " AMOS_VERSION);
 		return STATUS_DONE;
 	}
 	const Verb *verb = verb_named(argv[1]);

@@ -21,12 +21,13 @@ typedef struct Form {
 
 static const Form forms[] = {
     {"roff", "-\\", "-\\",
-     .overview = ".TH AMOSC 1 \"\" amosc \"User Commands\"\n.SH NAME\n"
+     .overview = ".TH AMOSC 1 \"\" \"amosc " AMOS_VERSION "\" \"User Commands\"\n.SH NAME\n"
                  "amosc \\- trains an exported ONNX model\n"
                  ".SH SYNOPSIS\n.B amosc\n\\fIVERB\\fR ...\n"
                  ".SH VERBS\n@v.SH EXIT STATUS\n@e\n",
      .verb = ".TP\n.BR amosc\\-@n (1)\n@s\n",
-     .page = ".TH AMOSC\\-@n 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-@n \\- @s\n"
+     .page = ".TH AMOSC\\-@n 1 \"\" \"amosc " AMOS_VERSION
+             "\" \"User Commands\"\n.SH NAME\namosc\\-@n \\- @s\n"
              ".SH SYNOPSIS\n.B amosc @n\n@a[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n@b\n"
              ".SH EXAMPLE\n.EX\n@x\n.EE\n.SH OPTIONS\n@o@p"
              ".SH EXIT STATUS\n@e\n.SH SEE ALSO\n.BR amosc (1)\n",
