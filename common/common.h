@@ -64,6 +64,8 @@ size_t amos_print_text(FILE *, const char *text, size_t count, bool last);
 // Opens a file for reading, with additional open(2) flags. A regular file is recorded as one that
 // this process reads. -1: see errno.
 int amos_input(const char *path, int flags);
+// Returns the path of the k-th recorded file, in the order of opening; NULL: there are no more.
+const char *amos_input_path(size_t k);
 FILE *amos_input_stream(const char *path); // the same as a stream; NULL: see errno
 // The same for `name`, as given in another file, relative to `folder`. Links are followed only to
 // files below `folder` or `other` (NULL: none); else -1 and EXDEV.

@@ -16,11 +16,12 @@
 static struct identity {
 	dev_t device;
 	ino_t number;
+	char *path; // as opened
 } * noted;
 static size_t nnoted, room;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool add_noted(struct identity one)
+static bool add_noted(const struct stat *about, const char *path)
 {
 	if (nnoted == room) {
 		size_t more = room ? 2 * room : 16;
@@ -30,8 +31,8 @@ static bool add_noted(struct identity one)
 		noted = at;
 		room = more;
 	}
-	noted[nnoted++] = one;
-	return true;
+	noted[nnoted] = (struct identity){about->st_dev, about->st_ino, strdup(path)};
+	return noted[nnoted].path && ++nnoted;
 }
 
 static bool is_noted(const struct stat *about)
@@ -42,21 +43,34 @@ static bool is_noted(const struct stat *about)
 	return false;
 }
 
-int amos_input(const char *path, int flags)
+// Opens `at`, which leads to `path`.
+static int open_noted(const char *at, const char *path, int flags)
 {
 	struct stat about;
-	int file = open(path, O_RDONLY | O_CLOEXEC | flags);
+	int file = open(at, O_RDONLY | O_CLOEXEC | flags);
 	if (file < 0 || fstat(file, &about) || !S_ISREG(about.st_mode))
 		return file;
 	pthread_mutex_lock(&lock);
-	bool recorded =
-	    is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
+	bool recorded = is_noted(&about) || add_noted(&about, path);
 	pthread_mutex_unlock(&lock);
 	if (recorded)
 		return file;
 	close(file);
 	errno = ENOMEM;
 	return -1;
+}
+
+int amos_input(const char *path, int flags)
+{
+	return open_noted(path, path, flags);
+}
+
+const char *amos_input_path(size_t k)
+{
+	pthread_mutex_lock(&lock);
+	const char *path = k < nnoted ? noted[k].path : NULL;
+	pthread_mutex_unlock(&lock);
+	return path;
 }
 
 FILE *amos_input_stream(const char *path)
@@ -148,8 +162,9 @@ static bool is_beneath(const char *path, const char *folder)
 // Until it is permitted, it is opened with O_PATH only: opening a device can have an effect.
 int amos_input_beneath(const char *folder, const char *other, const char *name)
 {
-	char path[PATH_MAX];
-	if (snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", name) >= PATH_MAX) {
+	char path[PATH_MAX], link[64];
+	bool bare = *folder && folder[strlen(folder) - 1] != '/'; // without a slash
+	if (snprintf(path, sizeof path, "%s%s%s", folder, bare ? "/" : "", name) >= PATH_MAX) {
 		errno = ENAMETOOLONG;
 		return -1;
 	}
@@ -160,8 +175,8 @@ int amos_input_beneath(const char *folder, const char *other, const char *name)
 	bool may = at && (is_beneath(at, real) || is_beneath(at, other));
 	free(at);
 	free(real);
-	snprintf(path, sizeof path, "/proc/self/fd/%d", found);
-	int file = may ? amos_input(path, O_NONBLOCK) : -1, cause = may ? errno : EXDEV;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", found);
+	int file = may ? open_noted(link, path, O_NONBLOCK) : -1, cause = may ? errno : EXDEV;
 	close(found);
 	errno = cause;
 	return file;

@@ -35,6 +35,7 @@ void verb_build(Session *session)
 	if (program->data)
 		note_unused(session, program->data, program_graph(program));
 	run_passes(program, PASS_object);
+	write_depfile(session, out);
 	need_done(amos_output_check(out));
 	if (object)
 		write_object(program->object, out);

@@ -28,6 +28,11 @@ const char *option_help(Arena *, OptionName); // with the optimizers that it app
 // Returns the path of a file by that next to the installed command, or as built.
 const char *installed_file(Arena *, const char *installed, const char *built);
 
+// ---- depfile.c: amosc build --depfile -----------------------------------------------------
+
+// Writes the rule of --depfile, if it is given: `out` depends on every file read so far.
+void write_depfile(const Session *, const char *out);
+
 // ---- peer.c: other frameworks -----------------------------------------------------------
 
 typedef struct Peer { // a step of another framework
