@@ -1,0 +1,35 @@
+# install.cmake: what is installed, and where: the command with its runtime, the library, headers, manual pages, and what
+# build systems find: pkg-config files and a CMake package. Every file finds the others relative to itself.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(AMOS_LIBDIR lib/amosc) # the command finds its runtime here, whatever CMAKE_INSTALL_LIBDIR is
+
+install(TARGETS amosc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS amos amos_main ARCHIVE DESTINATION ${AMOS_LIBDIR})
+install(FILES $<TARGET_FILE_DIR:amos>/libamos.link DESTINATION ${AMOS_LIBDIR})
+install(FILES bench/peer_torch bench/peer_ort bench/peer.py bench/onnx_torch.py DESTINATION ${AMOS_LIBDIR}/peers)
+install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES driver/amosc.h runtime/amos.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h common/version.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)
+install(FILES ${PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES LICENSE NOTICE THIRD_PARTY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The libraries that the runtime needs, as the layer `amos` lists them.
+get_target_property(NEEDED amos INTERFACE_LINK_LIBRARIES)
+list(REMOVE_ITEM NEEDED abi common)
+list(TRANSFORM NEEDED REPLACE "^.*/lib([^/]+)\\.(so|a)$" "\\1")
+list(JOIN NEEDED " -l" AMOS_LIBS)
+string(REPLACE "-lThreads::Threads" "-pthread" AMOS_LIBS "-l${AMOS_LIBS}")
+
+file(RELATIVE_PATH PREFIX_FROM_PC /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" PREFIX_FROM_PC "${PREFIX_FROM_PC}")
+foreach(name amos amosc)
+  configure_file(cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+set(PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/amosc)
+configure_package_config_file(cmake/amoscConfig.cmake.in ${CMAKE_BINARY_DIR}/amoscConfig.cmake
+  INSTALL_DESTINATION ${PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/amoscConfig.cmake ${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake DESTINATION ${PACKAGE_DIR})
