@@ -12,6 +12,9 @@ install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES driver/amosc.h runtime/amos.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h common/version.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)
 install(FILES ${PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${CMAKE_BINARY_DIR}/completions/amosc DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${CMAKE_BINARY_DIR}/completions/_amosc DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${CMAKE_BINARY_DIR}/completions/amosc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES LICENSE NOTICE THIRD_PARTY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The libraries that the runtime needs, as the layer `amos` lists them.

@@ -1,6 +1,7 @@
 // manual.c: writes a page of the manual, from verbs.def, to standard output at build time.
 // Usage: manual roff|markdown [VERB]      without a verb: the page of amosc itself
-#include "tool.h"
+//        manual bash|zsh|fish             the completion of a shell
+#include "manual.h"
 #include <string.h>
 
 static const char ends[] =
@@ -127,11 +128,13 @@ int main(int argc, char **argv)
 {
 	const Verb *verb = argc == 3 ? verb_named(argv[2]) : NULL;
 	int form = argc > 1 ? FIND(argv[1], forms) : -1;
-	if (form < 0 || argc > 3 || (argc == 3 && !verb))
-		return STATUS_USAGE;
 	Arena *arena = arena_new();
-	fputs(verb ? page_text(arena, &forms[form], verb) : overview_text(arena, &forms[form]),
-	      stdout);
+	const char *text = argc == 2 ? completion_text(arena, argv[1]) : NULL;
+	if (form >= 0 && (argc == 2 || verb))
+		text = verb ? page_text(arena, &forms[form], verb)
+		            : overview_text(arena, &forms[form]);
+	if (text)
+		fputs(text, stdout);
 	arena_free(arena);
-	return fflush(stdout) ? STATUS_MACHINE : STATUS_DONE;
+	return !text ? STATUS_USAGE : fflush(stdout) ? STATUS_MACHINE : STATUS_DONE;
 }

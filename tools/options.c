@@ -34,18 +34,22 @@ const char *option_help(Arena *arena, OptionName option)
 	                                    : help;
 }
 
-// Returns the first clause of an option's help; the manual has all of it.
-static const char *brief_help(void *session, int option)
+const char *option_brief(Arena *arena, OptionName option)
 {
 	static const char *const ends[] = {"; ", ": ", " ("};
-	Arena *arena = ((Session *)session)->arena;
-	const char *help = option_help(arena, (OptionName)option);
+	const char *help = option_help(arena, option);
 	size_t count = strlen(help);
 	for (int i = 0; i < COUNT(ends); i++) {
 		const char *end = strstr(help, ends[i]);
 		count = end ? MIN(count, (size_t)(end - help)) : count;
 	}
 	return format(arena, "%.*s", (int)count, help);
+}
+
+// The manual has all of it.
+static const char *brief_help(void *session, int option)
+{
+	return option_brief(((Session *)session)->arena, (OptionName)option);
 }
 
 static int take_option(void *session, int option, const char *value)

@@ -20,8 +20,9 @@ const Verb *verb_named(const char *); // NULL: none
 void parse_command(Session *, const Verb *, int argc, char **argv);
 // Fails with STATUS_USAGE if unused.def says that an option has no effect.
 void check_unused(const Session *, const Verb *);
-void print_help(FILE *);                      // amosc --help
-const char *option_help(Arena *, OptionName); // with the optimizers that it applies to
+void print_help(FILE *);                       // amosc --help
+const char *option_brief(Arena *, OptionName); // the first clause of its help
+const char *option_help(Arena *, OptionName);  // with the optimizers that it applies to
 
 // ---- build.c ----------------------------------------------------------------------------
 
