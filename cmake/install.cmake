@@ -7,7 +7,8 @@ set(AMOS_LIBDIR lib/amosc) # the command finds its runtime here, whatever CMAKE_
 install(TARGETS amosc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS amos amos_main ARCHIVE DESTINATION ${AMOS_LIBDIR})
 install(FILES $<TARGET_FILE_DIR:amos>/libamos.link DESTINATION ${AMOS_LIBDIR})
-install(FILES bench/peer_torch bench/peer_ort bench/peer.py bench/onnx_torch.py DESTINATION ${AMOS_LIBDIR}/peers)
+install(PROGRAMS bench/peer_torch bench/peer_ort DESTINATION ${AMOS_LIBDIR}/peers)
+install(FILES bench/peer.py bench/onnx_torch.py DESTINATION ${AMOS_LIBDIR}/peers)
 install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES driver/amosc.h runtime/amos.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h common/version.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)

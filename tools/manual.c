@@ -46,11 +46,16 @@ static const Form forms[] = {
      .pass = "| `@n` | @t | @g | @s |\n"},
 };
 
+// A line of roff that begins with a dot or a quote would be a request.
 static const char *safe(Arena *arena, const char *text, const char *letters)
 {
 	Text t = {.arena = arena};
-	for (const char *c = text; *c; c++)
+	bool roff = strchr(letters, '\\');
+	for (const char *c = text; *c; c++) {
+		bool begins = c == text || c[-1] == '\n';
+		say(&t, "%s", roff && begins && strchr(".'", *c) ? "\\&" : "");
 		say(&t, !strchr(letters, *c) ? "%c" : *c == '\\' ? "\\e" : "\\%c", *c);
+	}
 	return t.at ? t.at : "";
 }
 
