@@ -209,21 +209,26 @@ static bool is_about(const Def *d, const Val *v)
 	return fits;
 }
 
+static const Def *lines_about(BookKind kind, int op)
+{
+	return book_defs(book_builtin(), kind, prims[op].name);
+}
+
 // Marks the first line that applies to each value of g.
-static void mark_lines(Def *const *table, const Graph *g, Table *seen)
+static void mark_lines(BookKind kind, const Graph *g, Table *seen)
 {
 	for (int r = 1; r < g->nval; r++)
-		for (const Def *d = table[val(g, r)->op]; d; d = d->next)
+		for (const Def *d = lines_about(kind, val(g, r)->op); d; d = d->next)
 			if (is_about(d, val(g, r))) {
 				*table_cell_s(seen, d->place) = 1;
 				break;
 			}
 }
 
-static void check_seen(const Table *seen, Def *const *table)
+static void check_seen(const Table *seen, BookKind kind)
 {
 	for (int op = 0; op < OPS; op++)
-		for (const Def *d = table[op]; d; d = d->next)
+		for (const Def *d = lines_about(kind, op); d; d = d->next)
 			CHECK(table_find_s(seen, d->place), "%s: no case uses the line about %s",
 			      d->place, prims[op].name);
 }
@@ -232,7 +237,6 @@ void test_gradients(void)
 {
 	Arena *always = arena_new();
 	Table *seen = table_new(always);
-	const Book *book = book_builtin();
 	seed = 1;
 	for (int i = 0; i < COUNT(cases); i++) {
 		Arena *arena = arena_new();
@@ -246,25 +250,25 @@ void test_gradients(void)
 		check_same(arena, "opened graph", cases[i], with, decompose_pass(arena, with, NULL),
 		           slot, 1e-9);
 		check_text(arena, cases[i], with, slot);
-		mark_lines(book->grads, g, seen);
-		mark_lines(book->composites, g, seen);
-		mark_lines(book->composites, with, seen);
+		mark_lines(BOOK_grad, g, seen);
+		mark_lines(BOOK_composite, g, seen);
+		mark_lines(BOOK_composite, with, seen);
 		arena_free(arena);
 	}
 	check_ties(always);
-	check_seen(seen, book->grads);
-	check_seen(seen, book->composites);
+	check_seen(seen, BOOK_grad);
+	check_seen(seen, BOOK_composite);
 	for (int op = 0; op < OPS; op++) {
 		bool own = op == O_concat || (is_attention(op) && op != O_attend) ||
 		           prims[op].cls == C_leaf || prims[op].cls == C_loop; // loop.c
-		CHECK(own || book->grads[op], "no gradient of %s", prims[op].name);
-		CHECK(prims[op].cls != C_composite || book->composites[op], "no definition of %s",
-		      prims[op].name);
+		CHECK(own || lines_about(BOOK_grad, op), "no gradient of %s", prims[op].name);
+		CHECK(prims[op].cls != C_composite || lines_about(BOOK_composite, op),
+		      "no definition of %s", prims[op].name);
 	}
 	for (int act = 0; act < ACTS; act++) {
 		Val v = {.op = O_act, .nin = 1, .attr = &(Attr){.n = 1, .i = {act}}};
 		bool found = false;
-		for (const Def *d = book->grads[O_act]; d; d = d->next)
+		for (const Def *d = lines_about(BOOK_grad, O_act); d; d = d->next)
 			found |= is_about(d, &v);
 		CHECK(found, "no gradient of act %s", acts[act].name);
 	}

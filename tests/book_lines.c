@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const struct {
+	const char *name, *text;
+} book_pages[];
+extern const int book_npages;
+
 // Slots = expression | the same by primitives.
 static const char *const equal[] = {
     "x:2,3,4 = reshape(x; [shape(x)[0], -1]) | reshape(x; [2, 12])",
@@ -185,8 +190,39 @@ static void test_calls(void)
 	printf("%d of %d calls have a value\n", made, CALLS);
 }
 
+// Reads a statement that has a name, "KEYWORD NAME...". Returns 1; 0: it is none.
+static int read_named(const char *page, const char *line)
+{
+	static const char *const keywords[] = {"def ", "composite ", "grad "};
+	for (BookKind kind = 0; kind < BOOK_KINDS; kind++) {
+		char name[64] = "";
+		if (!starts_with(line, keywords[kind]))
+			continue;
+		sscanf(line + strlen(keywords[kind]), "%63[^( ]", name);
+		CHECK(kind == BOOK_def || FIND(name, prims) >= 0, "%s: no primitive is called %s",
+		      page, name);
+		CHECK(book_defs(book_builtin(), kind, name), "%s: %s defines nothing", page, name);
+		return 1;
+	}
+	return 0;
+}
+
+// Reads all statements, also those that no other test asks for.
+static void test_pages(void)
+{
+	int named = 0;
+	for (int i = 0; i < book_npages; i++)
+		for (const char *at = book_pages[i].text; at; at = strchr(at, '\n')) {
+			at += *at == '\n';
+			named += read_named(book_pages[i].name, at);
+		}
+	CHECK(named > 500, "found %d statements that have a name", named);
+	printf("%d statements that have a name\n", named);
+}
+
 void test_lines(void)
 {
+	test_pages();
 	test_calls();
 	for (int i = 0; i < COUNT(equal); i++)
 		test_equal(equal[i]);

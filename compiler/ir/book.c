@@ -1,7 +1,9 @@
 // book.c: reads the book's pages, calls its definitions, decomposes composites, makes gradients.
-// Input: pages in the notation, which compiler/book/maps.am explains. The built-in book is read
-// once per process and never freed.
+// Input: pages in the notation, which compiler/book/maps.am explains. The built-in book is opened
+// once per process and never freed. Opening it reads rules and lists all other statements by name:
+// a model uses few of them, and they are read when that name is first asked for.
 #include "ir.h"
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -10,6 +12,20 @@ extern const struct {
 	const char *text;
 } book_pages[];
 extern const int book_npages;
+
+static const char *const kinds[] = {"def", "composite", "grad"};
+
+typedef struct Statement {
+	const char *page, *text;
+	int line;
+	struct Statement *next; // of the same name, in the order of the pages
+} Statement;
+
+typedef struct Statements { // of one name
+	BookKind kind;
+	Statement *first, **end;
+	const Def *_Atomic defs; // NULL: not read yet
+} Statements;
 
 // ---- reading --------------------------------------------------------------------------
 
@@ -125,77 +141,140 @@ static bool accepts(const Def *d, int nin)
 	return (d->optional & left_out) == left_out;
 }
 
-const Def *find_def(const Book *book, const char *name, int nin)
-{
-	for (const Def *d = table_pointer_s(book->defs, name); d; d = d->next)
-		if (accepts(d, nin))
-			return d;
-	return NULL;
-}
-
-static void read_def(Book *book, Lexer *l)
+static Def *read_def(const Book *book, Lexer *l)
 {
 	Names names = {0};
 	Def *d = NEW(book->arena, Def);
 	const char *place = d->place = lexer_place(l), *name = d->name = lexer_name(l);
 	if (lexer_take(l, "=")) { // NAME = OTHER
-		const Def *other = table_pointer_s(book->defs, lexer_name(l));
+		const Def *other = book_defs(book, BOOK_def, lexer_name(l));
 		if (!other)
-			fail(place, "%s: expected the name of a definition above", name);
+			fail(place, "%s: expected the name of another definition", name);
 		*d = *other;
 		d->place = place;
 		d->name = name;
+		d->next = NULL;
 	} else {
 		read_head(l, d, &names, false);
 		read_body(l, d, &names);
 	}
-	for (int nin = d->nin; nin >= 0 && accepts(d, nin); nin--)
-		if (find_def(book, d->name, nin))
-			fail(d->place, "%s with %d operands is defined twice", d->name, nin);
-	uint64_t *cell = table_cell_s(book->defs, d->name);
-	d->next = (Def *)(uintptr_t)*cell;
-	*cell = (uint64_t)(uintptr_t)d;
+	return d;
 }
 
-// Reads a line about a primitive (composite, grad). Those of one primitive stay in the order of the
-// page: the first that fits is used.
-static void read_about(Book *book, Lexer *l, Def **table, bool grad)
+// Reads a line about a primitive (composite, grad).
+static Def *read_about(const Book *book, Lexer *l, bool grad)
 {
 	Names names = {0};
 	Def *d = NEW(book->arena, Def);
 	d->place = lexer_place(l);
 	d->name = lexer_name(l);
-	int op = FIND(d->name, prims);
-	if (op < 0)
-		fail(d->place, "no primitive is called %s", d->name);
 	read_head(l, d, &names, true);
 	if (grad) {
 		PUSH(book->arena, names, "out");
 		PUSH(book->arena, names, "g");
 	}
 	read_body(l, d, &names);
-	Def **end = &table[op];
-	while (*end)
-		end = &(*end)->next;
-	*end = d;
+	return d;
 }
 
-static void book_read(Book *book, const char *where, const char *text)
+static Lexer *statement_lexer(Arena *arena, const Statement *one)
 {
-	Lexer *l = lexer_open(book->arena, where, text);
-	while (l->kind != T_end) {
-		if (l->kind == T_line || l->kind == T_indent)
-			lexer_next(l);
-		else if (lexer_take(l, "def"))
-			read_def(book, l);
-		else if (lexer_take(l, "form"))
-			form_read(book, l);
-		else if (lexer_take(l, "composite"))
-			read_about(book, l, book->composites, false);
-		else if (lexer_take(l, "grad"))
-			read_about(book, l, book->grads, true);
-		else
-			rule_read(book, l);
+	Lexer *l = lexer_open(arena, one->page, one->text);
+	l->line = one->line;
+	return l;
+}
+
+static void check_once(const Def *all, const Def *d)
+{
+	for (; all; all = all->next)
+		for (int nin = d->nin; nin >= 0 && accepts(d, nin); nin--)
+			if (accepts(all, nin))
+				fail(d->place, "%s with %d operands is defined twice", d->name,
+				     nin);
+}
+
+// Those about a primitive stay in the order of the page, because the first that fits is used.
+static const Def *read_statements(const Book *book, const Statements *all)
+{
+	Def *first = NULL, **end = &first;
+	for (const Statement *one = all->first; one; one = one->next) {
+		Lexer *l = statement_lexer(book->arena, one);
+		lexer_next(l);
+		Def *d = all->kind == BOOK_def ? read_def(book, l)
+		                               : read_about(book, l, all->kind == BOOK_grad);
+		if (all->kind == BOOK_def)
+			check_once(first, d);
+		*end = d;
+		end = &d->next;
+	}
+	return first;
+}
+
+const Def *book_defs(const Book *book, BookKind kind, const char *name)
+{
+	static pthread_mutex_t reading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	Statements *all = table_pointer_s(book->statements[kind], name);
+	Catch failure;
+	if (!all || all->defs)
+		return all ? all->defs : NULL;
+	pthread_mutex_lock(&reading);
+	if (TRY(failure)) {
+		pthread_mutex_unlock(&reading);
+		fail_again(&failure);
+	}
+	if (!all->defs) // no other thread has read them
+		all->defs = read_statements(book, all);
+	catch_end(&failure);
+	pthread_mutex_unlock(&reading);
+	return all->defs;
+}
+
+const Def *find_def(const Book *book, const char *name, int nin)
+{
+	for (const Def *d = book_defs(book, BOOK_def, name); d; d = d->next)
+		if (accepts(d, nin))
+			return d;
+	return NULL;
+}
+
+// ---- opening --------------------------------------------------------------------------
+
+static void add_statement(Statements *all, Statement *one)
+{
+	*(all->first ? all->end : &all->first) = one;
+	all->end = &one->next;
+}
+
+// Adds a statement to those of its name, or else to `rules`.
+static void list_statement(Book *book, Statement *one, Statements *rules)
+{
+	size_t word = strcspn(one->text, " ");
+	const char *name = one->text + word + 1;
+	for (BookKind kind = 0; kind < BOOK_KINDS; kind++) {
+		if (strlen(kinds[kind]) != word || !starts_with(one->text, kinds[kind]))
+			continue;
+		uint64_t *cell = table_cell(book->statements[kind], name, strcspn(name, "( "));
+		if (!*cell)
+			*cell = (uintptr_t)NEW(book->arena, Statements);
+		Statements *all = (Statements *)(uintptr_t)*cell;
+		all->kind = kind;
+		add_statement(all, one);
+		return;
+	}
+	add_statement(rules, one);
+}
+
+// A statement begins at each line that does not continue one.
+static void list_page(Book *book, const char *page, const char *text, Statements *rules)
+{
+	for (int line = 1; *text; line++) {
+		if (!strchr(" \t#\n", *text)) {
+			Statement *one = NEW(book->arena, Statement);
+			*one = (Statement){.page = page, .text = text, .line = line};
+			list_statement(book, one, rules);
+		}
+		text = strchrnul(text, '\n');
+		text += *text == '\n';
 	}
 }
 
@@ -215,12 +294,18 @@ const Book *book_builtin(void)
 	const Book *other = book;
 	if (other)
 		return other;
-	Arena *arena = arena_new();
+	Arena *arena = arena_new(), *meantime = arena_within(arena);
 	Book *fresh = NEW(arena, Book);
-	*fresh = (Book){.arena = arena, .defs = table_new(arena), .forms = table_new(arena)};
+	Statements rules = {0};
+	*fresh = (Book){.arena = arena, .forms = table_new(arena)};
+	for (int kind = 0; kind < BOOK_KINDS; kind++)
+		fresh->statements[kind] = table_new(arena);
 	for (int i = 0; i < book_npages; i++)
-		book_read(fresh, book_pages[i].name, book_pages[i].text);
-	book_read(fresh, "acts.def", acts_page);
+		list_page(fresh, book_pages[i].name, book_pages[i].text, &rules);
+	list_page(fresh, "acts.def", acts_page, &rules);
+	for (const Statement *one = rules.first; one; one = one->next)
+		rule_read(fresh, meantime, statement_lexer(arena, one));
+	arena_free(meantime);
 	if (atomic_compare_exchange_strong(&book, &other, fresh))
 		return fresh;
 	arena_free(arena);
@@ -275,12 +360,12 @@ Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 
 // Evaluates `nout` results of the line about v; `more` (2 or none) come after operands and
 // attributes. Returns where the line is.
-static const char *run_about(Graph *g, const Val *v, const Ref *in, Def *const *table,
-                             const Ref *more, int nout, Item *out)
+static const char *run_about(Graph *g, const Val *v, const Ref *in, BookKind kind, const Ref *more,
+                             int nout, Item *out)
 {
 	Item attr[3];
 	int nattr = attr_split(v->op, v->attr, attr);
-	const Def *d = table[v->op];
+	const Def *d = book_defs(g->book, kind, prims[v->op].name);
 	for (; d; d = d->next) {
 		bool fits = d->nin == v->nin && d->nattr == nattr;
 		for (int k = 0; fits && k < nattr; k++) // numbers match
@@ -305,15 +390,14 @@ static const char *run_about(Graph *g, const Val *v, const Ref *in, Def *const *
 Ref book_decompose(Graph *g, const Val *v, const Ref *in)
 {
 	Item out;
-	const char *place = run_about(g, v, in, g->book->composites, NULL, 1, &out);
+	const char *place = run_about(g, v, in, BOOK_composite, NULL, 1, &out);
 	return item_ref(&(Scope){.g = g, .where = place}, &out, v->type);
 }
 
 void book_grad(Graph *g, const Val *v, Ref out, Ref gradient, const Ref *in, Ref *dx)
 {
 	Item result[v->nin];
-	const char *place =
-	    run_about(g, v, in, g->book->grads, (Ref[]){out, gradient}, v->nin, result);
+	const char *place = run_about(g, v, in, BOOK_grad, (Ref[]){out, gradient}, v->nin, result);
 	Scope s = {.g = g, .where = place};
 	for (int k = 0; k < v->nin; k++)
 		dx[k] =

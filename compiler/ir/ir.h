@@ -380,18 +380,18 @@ int64_t const_int_at(const Val *, int64_t i);
 
 typedef enum ExprKind { X_num, X_name, X_text, X_list, X_call } ExprKind;
 
-typedef struct Expr {
+typedef struct Expr { // in 64 bytes
 	ExprKind kind;
+	Op op;            // call: the primitive; OPS: a function or a definition
 	double x;         // num
 	const char *name; // name, text, call
-	bool quoted;      // name
-	int var;        // name: index among the variables of its line; -1: looked up when evaluated
-	Op op;          // call: the primitive; OPS: a function or a definition
-	int function;   // call: the function of expr.c; -1: none
-	int nin, nattr; // call: operands and attributes; list: nin elements
-	bool number;    // in the left side of a rule: matches a constant
-	int depth;      // nesting of calls
 	struct Expr **in, **attr;
+	int nin, nattr; // call: operands and attributes; list: nin elements
+	int var;        // name: index among the variables of its line; -1: looked up when evaluated
+	int16_t function; // call: the function of expr.c; -1: none
+	int16_t depth;    // nesting of calls
+	bool quoted;      // name
+	bool number;      // in the left side of a rule: matches a constant
 } Expr;
 
 typedef enum TokenKind { T_end, T_line, T_indent, T_name, T_num, T_sign } TokenKind;
@@ -511,16 +511,18 @@ typedef struct Rule { // left => right if tests; or a case of a form, left = rig
 	struct Rule *next; // same primitive on the left
 } Rule;
 
+typedef enum BookKind { BOOK_def, BOOK_composite, BOOK_grad, BOOK_KINDS } BookKind;
 typedef struct Book {
 	Arena *arena;
-	Table *defs;  // name -> Def *
-	Table *forms; // name -> Rule *, its cases
-	Rule *rules[OPS];
-	Def *composites[OPS], *grads[OPS];
+	Table *statements[BOOK_KINDS]; // name -> Statements *
+	Table *forms;                  // name -> Rule *, its cases
+	Rule *rules[OPS];              // by the primitive on the left
 } Book;
 
-// Returns all of compiler/book, embedded at build time and read once per process.
+// Returns all of compiler/book, embedded at build time and opened once per process.
 const Book *book_builtin(void);
+// Returns what the statements of this name define; NULL: there are none.
+const Def *book_defs(const Book *, BookKind, const char *name);
 // Calls a definition: operands by position; attributes (after the `;`) by name, each a list or a
 // number; nout results.
 typedef struct AttrArg {
@@ -545,9 +547,8 @@ typedef VEC(const char *) Names;
 // Numbers the names in `e` by `names`. A new one is added if `add`; else it must be a type or an
 // activation, and becomes its number.
 void number_names(const char *place, Arena *, Expr *e, Names *names, bool add);
-// rule.c: reads `left => right [if test, ..]`; reads a form after its keyword.
-void rule_read(Book *, Lexer *);
-void form_read(Book *, Lexer *);
+// rule.c: reads `left => right [if test, ..]`, or a form. The second arena is for the meantime.
+void rule_read(Book *, Arena *, Lexer *);
 
 // ---- adjoint.c: adjoints of moves -----------------------------------------------------
 

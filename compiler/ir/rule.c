@@ -16,21 +16,46 @@ typedef struct Substitution { // of a name, or of this very expression
 } Substitution;
 typedef VEC(Substitution) Substitutions;
 
-// Returns a copy of `e` with all substitutions at once; of those of one name, the last holds.
-static Expr *substitute(Arena *arena, const Expr *e, const Substitutions *all)
+static Expr *copy_node(Arena *arena, const Expr *e)
+{
+	Expr *copy = take_copy(arena, e, sizeof *e);
+	if (e->nin)
+		copy->in = take_copy(arena, e->in, sizeof *e->in * (size_t)e->nin);
+	if (e->nattr)
+		copy->attr = take_copy(arena, e->attr, sizeof *e->attr * (size_t)e->nattr);
+	return copy;
+}
+
+// Returns `e` with all substitutions at once; of those of one name, the last holds. Parts in which
+// nothing changes are shared with `e`.
+static Expr *substitute(Arena *arena, Expr *e, const Substitutions *all)
 {
 	for (int i = all->count - 1; i >= 0; i--) {
 		const Substitution *s = &all->at[i];
 		if (e == s->expr || (s->name && e->kind == X_name && !strcmp(e->name, s->name)))
 			return s->by;
 	}
-	Expr *copy = take_copy(arena, e, sizeof *e);
-	copy->in = NEWS(arena, Expr *, e->nin + 1);
-	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
+	Expr *copy = e;
+	for (int k = 0; k < e->nin + e->nattr; k++) {
+		bool attr = k >= e->nin;
+		Expr *old = attr ? e->attr[k - e->nin] : e->in[k],
+		     *now = substitute(arena, old, all);
+		if (now == old)
+			continue;
+		if (copy == e)
+			copy = copy_node(arena, e);
+		*(attr ? &copy->attr[k - e->nin] : &copy->in[k]) = now;
+	}
+	return copy;
+}
+
+static Expr *copy_expr(Arena *arena, const Expr *e)
+{
+	Expr *copy = copy_node(arena, e);
 	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = substitute(arena, e->in[k], all);
+		copy->in[k] = copy_expr(arena, e->in[k]);
 	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = substitute(arena, e->attr[k], all);
+		copy->attr[k] = copy_expr(arena, e->attr[k]);
 	return copy;
 }
 
@@ -50,12 +75,15 @@ static Expr *inline_defs(const Book *book, Expr *e)
 	Substitutions s = {0};
 	for (int k = 0; k < d->nvar; k++) {
 		int attr = k - d->nin, local = attr - d->nattr;
-		Expr *by = attr < 0    ? e->in[k]
-		           : local < 0 ? e->attr[attr]
-		                       : inline_defs(book, substitute(arena, d->local[local], &s));
+		Expr *by =
+		    attr < 0 ? e->in[k]
+		    : local < 0
+		        ? e->attr[attr]
+		        : inline_defs(book,
+		                      substitute(arena, copy_expr(arena, d->local[local]), &s));
 		PUSH(arena, s, ((Substitution){.name = d->names[k], .by = by}));
 	}
-	return inline_defs(book, substitute(arena, d->result[0], &s));
+	return inline_defs(book, substitute(arena, copy_expr(arena, d->result[0]), &s));
 }
 
 // Marks numbers: literals, the names a b c d e n, functions, and arithmetic on these.
@@ -115,7 +143,7 @@ static Rule *append_rule(Rule *list, Rule *r)
 	return list;
 }
 
-void form_read(Book *book, Lexer *l)
+static void read_form(Book *book, Lexer *l)
 {
 	Rule *form = read_rule(book, l, "=");
 	if (form->left->kind != X_call || form->left->op < OPS)
@@ -178,7 +206,7 @@ static Rule apply_case(Arena *arena, const Rule *r, const Expr *call, const Rule
 // Names are numbered in place, so each rule needs its own copy.
 static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place, bool add)
 {
-	Expr *own = substitute(book->arena, e, &(Substitutions){0});
+	Expr *own = copy_expr(book->arena, e);
 	number_names(place, book->arena, own, names, add);
 	return own;
 }
@@ -215,11 +243,12 @@ static void expand_forms(Book *book, Arena *arena, const Rule *r)
 	}
 }
 
-void rule_read(Book *book, Lexer *l)
+void rule_read(Book *book, Arena *arena, Lexer *l)
 {
-	Arena *arena = arena_new();
-	expand_forms(book, arena, read_rule(book, l, "=>"));
-	arena_free(arena);
+	if (lexer_take(l, "form"))
+		read_form(book, l);
+	else
+		expand_forms(book, arena, read_rule(book, l, "=>"));
 }
 
 // ---- matching -------------------------------------------------------------------------
