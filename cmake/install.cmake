@@ -2,13 +2,11 @@
 # build systems find: pkg-config files and a CMake package. Every file finds the others relative to itself.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(AMOS_LIBDIR lib/amosc) # the command finds its runtime here, whatever CMAKE_INSTALL_LIBDIR is
+set(AMOS_LIBDIR lib/amosc/${AMOSC_SYSTEM}) # whatever CMAKE_INSTALL_LIBDIR is: the command finds its runtimes in lib/amosc
 
 install(TARGETS amosc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS amos amos_main ARCHIVE DESTINATION ${AMOS_LIBDIR})
-install(FILES $<TARGET_FILE_DIR:amos>/libamos.link DESTINATION ${AMOS_LIBDIR})
-install(PROGRAMS bench/peer_torch bench/peer_ort DESTINATION ${AMOS_LIBDIR}/peers)
-install(FILES bench/peer.py bench/onnx_torch.py DESTINATION ${AMOS_LIBDIR}/peers)
+install(PROGRAMS bench/peer_torch bench/peer_ort DESTINATION lib/amosc/peers)
+install(FILES bench/peer.py bench/onnx_torch.py DESTINATION lib/amosc/peers)
 install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES driver/amosc.h runtime/amos.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h common/version.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)

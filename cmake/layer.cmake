@@ -1,15 +1,19 @@
-# layer.cmake: defines layer(NAME SOURCES file... SEES layer... LINK library...).
-# A layer is one static library that gets only the include paths of the layers below it, so a
+# layer.cmake: defines layer(NAME [OBJECT] SOURCES file... SEES layer... LINK library...).
+# A layer is one static library, or objects for several, that gets only the include paths of the layers below it, so a
 # forbidden include does not compile.
 function(layer name)
-  cmake_parse_arguments(F "" "" "SOURCES;SEES;LINK" ${ARGN})
+  cmake_parse_arguments(F "OBJECT" "" "SOURCES;SEES;LINK" ${ARGN})
   if(NOT F_SOURCES)
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(${name} INTERFACE ${F_SEES} ${F_LINK})
     return()
   endif()
-  add_library(${name} STATIC ${F_SOURCES})
+  if(F_OBJECT)
+    add_library(${name} OBJECT ${F_SOURCES})
+  else()
+    add_library(${name} STATIC ${F_SOURCES})
+  endif()
   target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE)

@@ -17,6 +17,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // ---- names of temporary files ---------------------------------------------------------
@@ -240,8 +241,9 @@ static bool copy_to_device(const struct amos_temp_file *file)
 
 static bool move(const struct amos_temp_file *file)
 {
-	unsigned flags = file->fresh ? RENAME_NOREPLACE : 0;
-	return (!renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
+	enum { NOREPLACE = 1 }; // renameat2(2); not every libc has a function for it
+	int flags = file->fresh ? NOREPLACE : 0;
+	return (!syscall(SYS_renameat2, AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
 	        // The file system does not support the flag.
 	        (errno == EINVAL && !rename(file->temporary, file->target))) &&
 	       (file->cached || amos_file_sync_around(file->target));

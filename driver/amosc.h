@@ -86,7 +86,8 @@ int amosc_eval(struct amosc *, struct amos_result *);
 int amosc_export(struct amosc *, const char *path);
 
 /* Compiles for the option `target` ahead of time and writes the object with the model's weights to
- * `path`, NAME.o or NAME.ptx. The session's purpose must be AMOSC_TRAIN. */
+ * `path`: NAME.o, NAME.ptx, a library (NAME.a, NAME.so) or else an executable. The session's
+ * purpose must be AMOSC_TRAIN. */
 int amosc_write(struct amosc *, const char *path);
 
 /* Returns the output of amosc show --after `after`, for the model or, if `from` is not NULL,

@@ -148,7 +148,8 @@ typedef struct EtaValues { // an eta in JSON: a number, or nested lists of lengt
 } EtaValues;
 bool eta_values(Arena *, const json_t *eta, EtaValues *); // false: it is something else
 // Returns the part of the row's formula whose value is eta; of an eta that was edited, its number.
-const char *eta_formula(Arena *, const json_t *row, double eta);
+// `path` names the report in messages.
+const char *eta_formula(Arena *, const char *path, const json_t *row, double eta);
 // Returns a file that amosc eta --json wrote, with a list 'params', owned by the session.
 json_t *load_report(Session *, const char *path);
 
@@ -280,5 +281,17 @@ void call_synthetic(struct amos *, const struct amos_entry *);
 // Returns the program as text after pass `after`, compiled from the session's model or, if `text`
 // is not NULL, continued from it. `where` names the text in messages.
 const char *show_program(Session *, const char *where, const char *text, const char *after);
+
+// ---- output.c: what amosc build writes ----------------------------------------------------
+
+// Fails if `path` cannot be the output: its suffix does not fit the target, no runtime for the
+// target is installed, or --name is no identifier.
+void check_output(const Session *, const char *path);
+// Writes the object of a program that passed all passes: NAME.o, NAME.a, NAME.so or NAME.ptx, or
+// else an executable. Fails if it is a file that this process reads.
+void write_program(const Program *, const char *path);
+// Returns the path of the file `name` in the directory of installed files, or if this program is
+// not installed, `built`.
+const char *installed_file(Arena *, const char *name, const char *built);
 
 #endif

@@ -24,9 +24,10 @@ bool eta_values(Arena *arena, const json_t *eta, EtaValues *to)
 	return to->count > 0;
 }
 
-const char *eta_formula(Arena *arena, const json_t *row, double eta)
+const char *eta_formula(Arena *arena, const char *path, const json_t *row, double eta)
 {
-	const char *name = text_at(row, "name"), *rest = text_at(row, "formula");
+	const char *name = format(arena, "%s: %s", path, text_at(row, "name"));
+	const char *rest = text_at(row, "formula");
 	while (*rest) {
 		size_t length = strcspn(rest, "|");
 		const char *part = format(arena, "%.*s", (int)length, rest);

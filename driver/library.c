@@ -218,9 +218,9 @@ int amosc_write(struct amosc *s, const char *path)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_write: the session has another purpose");
 		Program *p = program_begun(begin(s), true);
+		check_output(&s->session, path);
 		run_passes(p, PASS_object);
-		need_done(amos_output_check(path));
-		write_object(p->object, path);
+		write_program(p, path);
 	}
 	return caught(&catch);
 }

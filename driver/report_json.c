@@ -171,7 +171,7 @@ static Report read_report(Session *session, const char *path)
 		for (int64_t k = 0; k < values.count; k++)
 			if (!k || values.at[k] != values.at[k - 1])
 				say(&formula, "%s%s", k ? "|" : "",
-				    eta_formula(session->arena, row, values.at[k]));
+				    eta_formula(session->arena, path, row, values.at[k]));
 		json_object_set_new(row, "formula", json_string(formula.at));
 	}
 	return (Report){.json = json};

@@ -27,9 +27,9 @@ void amos_signals(void);
 // Ends the program at once: removes temporary files, writes `text` to standard error, exits with
 // status 3. Async-signal-safe; allocates no memory.
 _Noreturn void amos_interrupt(const char *text);
-// For main(): if standard output could not be written completely, a program that would exit with
-// status 0 reports that and exits with 3.
-void amos_check_stdout(void);
+// For main(), at its end: returns `status`, or if that is 0 and standard output could not be
+// written completely, reports that and returns 3.
+int amos_end_output(int status);
 // For main(), in libamos_main.a: if memory runs out, in any library, the program ends with a
 // message that begins with `program` and status 3. Programs that link this get a malloc that never
 // returns NULL.
@@ -367,7 +367,7 @@ int amos_command_writes(const char *dir, const char *path);
 // ---- main.c: a compiled trainer as a command ------------------------------------------
 
 // Runs a compiled trainer: train (default), eval, run, grad, export, info. Returns the exit status.
-// Usage errors and --help end the program, as in argp.
+// Usage errors and --help end the program, as the command line of amosc.
 int amos_main(const struct amos_model *, int argc, char **argv);
 
 #ifdef __cplusplus

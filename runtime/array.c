@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 // ---- bytes ----------------------------------------------------------------------------
 
@@ -24,37 +23,24 @@ bool amos_grow(void **at, size_t *room, size_t count, size_t item)
 	return true;
 }
 
-// Reads all of a compressed file or a pipe, and closes it.
-static int read_file(int file, const char *path, struct amos_blob *blob)
+// Reads all of a pipe and closes it.
+static int read_pipe(int file, const char *path, struct amos_blob *blob)
 {
 	enum { BLOCK = 1 << 16 };
-	gzFile from = gzdopen(file, "rb");
-	if (!from) {
-		close(file);
-		return amos_no_memory(path);
-	}
 	size_t room = 0;
-	int status = AMOS_DONE, cause = Z_OK;
-	for (int got = 1; !status && got;) {
+	ssize_t got = 1;
+	int status = AMOS_DONE;
+	while (!status && got) {
 		bool grown = amos_grow((void **)&blob->at, &room, blob->count + BLOCK, 1);
-		got = grown ? gzread(from, blob->at + blob->count, BLOCK) : 0;
-		gzerror(from, &cause);
-		if (!grown || cause == Z_MEM_ERROR)
+		got = grown ? read(file, blob->at + blob->count, BLOCK) : 0;
+		if (!grown)
 			status = amos_no_memory(path);
-		else if (got < 0)
-			status = cause == Z_ERRNO
-			             ? amos_fail_errno("read", path)
-			             : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
-		else if (!got && cause == Z_BUF_ERROR)
-			status = amos_fail(AMOS_INPUT, "%s: truncated file", path);
+		else if (got < 0 && errno != EINTR)
+			status = amos_fail_errno("read", path);
 		else
-			blob->count += (size_t)got;
+			blob->count += got < 0 ? 0 : (size_t)got;
 	}
-	if (!status && !blob->count)
-		status = amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-	gzclose(from);
-	if (status)
-		amos_blob_free(blob);
+	close(file);
 	return status;
 }
 
@@ -70,8 +56,14 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 		close(file);
 		return amos_fail_errno("read", path);
 	}
-	if (compressed || S_ISFIFO(about.st_mode))
-		return read_file(file, path, blob);
+	if (compressed || S_ISFIFO(about.st_mode)) {
+		int status = (compressed ? amos_gunzip : read_pipe)(file, path, blob);
+		if (!status && !blob->count)
+			status = amos_fail(AMOS_INPUT, "%s: the file is empty", path);
+		if (status)
+			amos_blob_free(blob);
+		return status;
+	}
 	size_t size = (size_t)about.st_size;
 	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
 	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;

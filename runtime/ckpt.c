@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 static const char magic[8] = "amosckp3";
 
@@ -35,7 +34,7 @@ struct record {
 
 static uint32_t crc_of(const void *at, int64_t bytes)
 {
-	return (uint32_t)crc32_z(0, at, (size_t)bytes);
+	return amos_crc(AMOS_CRC32, 0, at, (size_t)bytes);
 }
 
 // ---- writing --------------------------------------------------------------------------
@@ -167,8 +166,9 @@ static int copy_head(struct amos_checkpoint *c, struct head *head, size_t *bytes
 static uint32_t crc_of_head(const unsigned char *file, size_t at, size_t bytes)
 {
 	static const unsigned char none[4];
-	uLong crc = crc32_z(crc32_z(0, file, at), none, sizeof none);
-	return (uint32_t)crc32_z(crc, file + at + sizeof none, bytes - at - sizeof none);
+	uint32_t crc = amos_crc(AMOS_CRC32, 0, file, at);
+	crc = amos_crc(AMOS_CRC32, crc, none, sizeof none);
+	return amos_crc(AMOS_CRC32, crc, file + at + sizeof none, bytes - at - sizeof none);
 }
 
 // Fails unless the file is complete and undamaged.

@@ -8,16 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-// CRC-32C (Castagnoli), bit by bit, since records are short.
-static uint32_t masked_crc(const unsigned char *at, size_t count)
+static uint32_t masked_crc(const void *at, size_t count)
 {
-	uint32_t crc = ~0u;
-	for (size_t i = 0; i < count; i++) {
-		crc ^= at[i];
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
-	}
-	crc = ~crc;
+	uint32_t crc = amos_crc(AMOS_CRC32C, 0, at, count);
 	return (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
@@ -56,8 +49,8 @@ static int64_t next_event(FILE *from)
 	uint32_t crc, body;
 	struct message m;
 	if (fread(&length, sizeof length, 1, from) != 1 || fread(&crc, sizeof crc, 1, from) != 1 ||
-	    crc != masked_crc((const unsigned char *)&length, sizeof length) ||
-	    length > sizeof m.at || fread(m.at, 1, (size_t)length, from) != length ||
+	    crc != masked_crc(&length, sizeof length) || length > sizeof m.at ||
+	    fread(m.at, 1, (size_t)length, from) != length ||
 	    fread(&body, sizeof body, 1, from) != 1 || body != masked_crc(m.at, (size_t)length))
 		return -1;
 	if (length <= TIME || m.at[TIME] != KEY(2, VARINT))
@@ -73,7 +66,7 @@ static int64_t next_event(FILE *from)
 static void write_record(FILE *to, const struct message *m)
 {
 	uint64_t length = m->count;
-	uint32_t crc = masked_crc((const unsigned char *)&length, sizeof length);
+	uint32_t crc = masked_crc(&length, sizeof length);
 	fwrite(&length, sizeof length, 1, to);
 	fwrite(&crc, sizeof crc, 1, to);
 	fwrite(m->at, 1, m->count, to);

@@ -40,5 +40,7 @@ void amos_give_back(void)
 		give_files_back(mappings);
 		fclose(mappings);
 	}
+#ifdef __GLIBC__
 	malloc_trim(0);
+#endif
 }

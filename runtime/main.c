@@ -1,5 +1,5 @@
 // main.c: implements the verbs of a compiled trainer as a command.
-// Options come from options.def through argp. Results go to standard output, all else to standard
+// Options come from options.def through getopt_long(). Results go to standard output, all else to standard
 // error; no file appears half written.
 #include "rt.h"
 #include <math.h>

@@ -1,5 +1,5 @@
 // memory.c: ends the program with one message and status 3 if an allocation fails.
-// Replaces libc's allocator for all libraries of the process (jansson, libzip, LLVM), so none has
+// Replaces libc's allocator for all libraries of the process (jansson, LLVM), so none has
 // to handle failure and none aborts. The message needs no memory; temporary files are removed.
 #include "amos.h"
 #include <errno.h>
@@ -16,8 +16,9 @@ void amos_memory_ends(const char *name)
 	program = name;
 }
 
-// The sanitizers have their own allocators, which end the process themselves.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The sanitizers have their own allocators, which end the process themselves. With another libc
+// than glibc only the minimal runtime is linked, which handles each failure.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 void *__libc_malloc(size_t);
 void *__libc_calloc(size_t, size_t);

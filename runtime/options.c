@@ -1,8 +1,8 @@
-// options.c: parses command lines (argp), and option values into the fields of options.def.
+// options.c: parses command lines (getopt_long), and option values into the fields of options.def.
 // Invariant: an option means the same in amosc and in a compiled trainer.
 #include "rt.h"
-#include <argp.h>
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,63 +92,151 @@ int amos_option(struct amos_options *options, const char *name, const char *valu
 
 // ---- command lines --------------------------------------------------------------------
 
-enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
+enum { HELP_KEY = 0x100, USAGE_KEY, FIRST_KEY, COLUMN = 29 };
 
-struct parse {
+struct parse { // a command line, and the options that it takes
 	const struct amos_command_line *line;
-	int arguments; // so far
+	int count;
+	int *row; // in order of --help
+	char (*name)[32];
+	struct option *options;
+	char *letters;
 };
 
-static int key_of(const struct amos_command_line *line, int row)
+// The letter, or the first one of the name: what --help sorts by.
+static int initial(const struct amos_option_row *row)
 {
-	return line->row[row].letter ? line->row[row].letter : FIRST_KEY + row;
+	return row->letter ? row->letter : *row->name;
 }
 
-static error_t take_word(int key, char *value, struct argp_state *state)
+static bool comes_before(const struct amos_option_row *a, const struct amos_option_row *b)
 {
-	struct parse *parse = state->input;
-	const struct amos_command_line *line = parse->line;
-	if (key == ARGP_KEY_END && parse->arguments < line->least)
-		argp_error(state, "expected an argument: %s", line->arguments);
-	if (key == ARGP_KEY_ARG && parse->arguments++ >= line->most)
-		argp_error(state, "one argument too many: %s", value);
-	if (key == ARGP_KEY_ARG)
-		line->argument(line->context, value);
-	for (int i = 0; i < line->rows; i++)
-		if (key == key_of(line, i)) {
-			if (line->option(line->context, i, value))
-				argp_error(state, "%s", amos_error());
-			return 0;
-		}
-	return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+	int order = initial(a) - initial(b);
+	order = order ? order : !b->letter - !a->letter;
+	return order ? order < 0 : strcmp(a->name, b->name) < 0;
+}
+
+// Lists the options that the command takes, for --help and for getopt_long().
+static void list_options(struct parse *p)
+{
+	const struct amos_command_line *line = p->line;
+	for (int i = 0; i < line->rows; i++) {
+		if (!(line->row[i].group & line->takes))
+			continue;
+		int at = p->count++;
+		for (; at && comes_before(&line->row[i], &line->row[p->row[at - 1]]); at--)
+			p->row[at] = p->row[at - 1];
+		p->row[at] = i;
+	}
+	char *letter = p->letters;
+	*letter++ = '?';
+	for (int k = 0; k < p->count; k++) {
+		const struct amos_option_row *row = &line->row[p->row[k]];
+		for (size_t c = 0; c < sizeof *p->name - 1 && row->name[c]; c++)
+			p->name[k][c] = row->name[c] == '_' ? '-' : row->name[c];
+		p->options[k] =
+		    (struct option){p->name[k], row->argument != NULL, NULL, FIRST_KEY + p->row[k]};
+		if (row->letter)
+			*letter++ = (char)row->letter;
+		if (row->letter && row->argument)
+			*letter++ = ':';
+	}
+	p->options[p->count] = (struct option){"help", 0, NULL, HELP_KEY};
+	p->options[p->count + 1] = (struct option){"usage", 0, NULL, USAGE_KEY};
+}
+
+static void print_usage(const struct amos_command_line *line)
+{
+	printf("Usage: %s [OPTION...] %s\n", line->program, line->arguments);
+}
+
+static void print_help(const struct parse *p)
+{
+	const struct amos_command_line *line = p->line;
+	const char *rest = strchr(line->about, '\v'); // printed after the options
+	print_usage(line);
+	printf("%.*s\n\n", rest ? (int)(rest - line->about) : (int)strlen(line->about),
+	       line->about);
+	for (int k = 0; k < p->count; k++) {
+		const struct amos_option_row *row = &line->row[p->row[k]];
+		const char *help = line->help ? line->help(line->context, p->row[k]) : row->help;
+		const char letter[] = {'-', (char)row->letter, ',', 0};
+		int width = printf("  %3s --%s%s%s", row->letter ? letter : "", p->name[k],
+		                   row->argument ? "=" : "", row->argument ? row->argument : "");
+		printf("%*s%s\n", width < COLUMN ? COLUMN - width : 2, "", help);
+	}
+	printf("  -?, --help                 Give this help list\n"
+	       "      --usage                Give a short usage message\n%s%s%s",
+	       rest ? "\n" : "", rest ? rest + 1 : "", rest ? "\n" : "");
+}
+
+static _Noreturn void bad_usage(const struct amos_command_line *line, const char *fmt,
+                                const char *text)
+{
+	if (fmt) {
+		fprintf(stderr, "%s: ", line->program);
+		fprintf(stderr, fmt, text);
+		fputs("\n", stderr);
+	}
+	fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n", line->program,
+	        line->program);
+	exit(AMOS_USAGE);
+}
+
+static void take_key(const struct parse *p, int key)
+{
+	const struct amos_command_line *line = p->line;
+	if (key == HELP_KEY) {
+		print_help(p);
+		exit(amos_end_output(AMOS_DONE));
+	}
+	if (key == USAGE_KEY) {
+		print_usage(line);
+		exit(amos_end_output(AMOS_DONE));
+	}
+	if (key == '?') // getopt_long() has reported the error
+		bad_usage(line, NULL, NULL);
+	for (int k = 0; k < p->count; k++) {
+		int row = p->row[k];
+		bool is = key == FIRST_KEY + row || key == line->row[row].letter;
+		if (is && line->option(line->context, row, optarg))
+			bad_usage(line, "%s", amos_error());
+	}
+}
+
+static void parse_words(const struct parse *p, int argc, char **argv)
+{
+	const struct amos_command_line *line = p->line;
+	optind = 0; // starts anew
+	for (int key; (key = getopt_long(argc, argv, p->letters, p->options, NULL)) != -1;)
+		take_key(p, key == '?' && !strcmp(argv[optind - 1], "-?") ? HELP_KEY : key);
+	for (int k = optind; k < argc; k++) {
+		if (k - optind >= line->most)
+			bad_usage(line, "one argument too many: %s", argv[k]);
+		line->argument(line->context, argv[k]);
+	}
+	if (argc - optind < line->least)
+		bad_usage(line, "expected an argument: %s", line->arguments);
 }
 
 void amos_parse(const struct amos_command_line *line, int argc, char **argv)
 {
-	struct argp_option *options = calloc((size_t)line->rows + 1, sizeof *options);
-	char(*names)[32] = calloc((size_t)line->rows + 1, sizeof *names);
-	char **words = calloc((size_t)argc + 1, sizeof *words); // argp sorts them
-	if (options && names && words) {
+	size_t rows = (size_t)line->rows;
+	struct parse p = {.line = line,
+	                  .row = calloc(rows + 1, sizeof *p.row),
+	                  .name = calloc(rows + 1, sizeof *p.name),
+	                  .options = calloc(rows + 3, sizeof *p.options),
+	                  .letters = calloc(2 * rows + 2, 1)};
+	char **words = calloc((size_t)argc + 1, sizeof *words); // getopt_long() sorts them
+	if (p.row && p.name && p.options && p.letters && words) {
 		memcpy(words, argv, (size_t)argc * sizeof *words);
 		words[0] = (char *)line->program;
-		struct argp_option *to = options;
-		for (int i = 0; i < line->rows; i++) {
-			const struct amos_option_row *row = &line->row[i];
-			if (!(row->group & line->takes))
-				continue;
-			for (size_t k = 0; k < sizeof *names - 1 && row->name[k]; k++)
-				names[i][k] = row->name[k] == '_' ? '-' : row->name[k];
-			const char *help = line->help ? line->help(line->context, i) : row->help;
-			*to++ = (struct argp_option){
-			    names[i], key_of(line, i), row->argument, 0, help, 0};
-		}
-		struct argp argp = {options, take_word, line->arguments, line->about, NULL,
-		                    NULL,    NULL};
-		argp_err_exit_status = AMOS_USAGE;
-		setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say nothing here
-		argp_parse(&argp, argc, words, 0, NULL, &(struct parse){line, 0});
+		list_options(&p);
+		parse_words(&p, argc, words);
 	}
-	free(options);
-	free(names);
+	free(p.row);
+	free(p.name);
+	free(p.options);
+	free(p.letters);
 	free(words);
 }

@@ -8,7 +8,6 @@
 // from other processes, or from the thread it waits for.
 #include "rt.h"
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,6 +21,8 @@ enum {
 	SPIN = 50 * 1000, // nanoseconds until a waiting thread sleeps
 	LOOKS = 64,       // between two readings of the clock
 };
+
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 }; // of the kernel; see futex(2)
 
 #if defined(__x86_64__) || defined(__i386__)
 #define cpu_relax() __builtin_ia32_pause()

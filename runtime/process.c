@@ -56,17 +56,11 @@ void amos_signals(void)
 }
 
 // A reader that closes the pipe early, such as head, is not a failure.
-static void end_output(int status, void *unused)
+int amos_end_output(int status)
 {
-	(void)unused;
 	if (status != AMOS_DONE || (!fflush(stdout) && !ferror(stdout)) || errno == EPIPE)
-		return;
+		return status;
 	fprintf(stderr, "%s: standard output: cannot write: %s\n", program_invocation_short_name,
 	        strerror(errno));
-	_exit(AMOS_MACHINE);
-}
-
-void amos_check_stdout(void)
-{
-	on_exit(end_output, NULL);
+	return AMOS_MACHINE;
 }

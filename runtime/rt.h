@@ -39,6 +39,14 @@ bool amos_attachable(int to_type, int from_type, int64_t limit);
 bool amos_grow(void **at, size_t *room, size_t count, size_t item);
 
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
+// inflate.c. Reads all of a compressed file and closes it; the caller frees the blob.
+int amos_gunzip(int file, const char *path, struct amos_blob *);
+// Decompresses the `count` bytes at `from`, of a zip file, to exactly the bytes of the blob.
+int amos_inflate(struct amos_blob *, const void *from, uint64_t count, const char *where);
+// crc.c. Returns the checksum of the bytes after those that have the checksum `crc` (0: none). The
+// polynomial, of degree 32, has its highest coefficient in bit 0.
+enum { AMOS_CRC32 = (int)0xEDB88320, AMOS_CRC32C = (int)0x82F63B78 };
+uint32_t amos_crc(uint32_t polynomial, uint32_t crc, const void *, size_t count);
 void amos_blob_free(struct amos_blob *);
 
 // Writes the type and shape, such as f32[2,?], to `to` and returns `to`; negative dimensions print

@@ -6,6 +6,5 @@ int main(int argc, char **argv)
 	amos_memory_ends(argv[0]);
 	amos_standard();
 	amos_signals();
-	amos_check_stdout();
-	return amos_main(&amos_model, argc, argv);
+	return amos_end_output(amos_main(&amos_model, argc, argv));
 }

@@ -1,29 +1,13 @@
-// table.c: reads numbers from text tables (csv, jsonl) as arrays of f64.
-#include "rt.h"
+// table.c: reads numbers from text tables, a row per line, as arrays of f64; csv.
+#include "table.h"
 #include <ctype.h>
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BEYOND_DOUBLE " has more digits than a double holds" HELP "store it in an .npy file"
-
-enum { MOST_COLUMNS = 4096 };
-
-struct table {
-	const char *path, *key; // key: COLUMNS or FIELD; NULL: all of a line
-	struct amos_array *array;
-	double *numbers; // read so far
-	size_t count, room;
-	char **cells; // csv: of the current line
-	size_t ncells, cell_room;
-	int taken; // csv: columns taken
-	int column[MOST_COLUMNS];
-};
-
-static int add(struct table *t, double x)
+int amos_table_add(struct amos_table *t, double x)
 {
 	if (!amos_grow((void **)&t->numbers, &t->room, t->count + 1, sizeof x))
 		return amos_no_memory(t->path);
@@ -31,10 +15,9 @@ static int add(struct table *t, double x)
 	return AMOS_DONE;
 }
 
-// Reads all lines but blank ones into one array. `number` counts lines from 1.
-static int read_lines(const char *path, const char *key,
-                      int read_line(struct table *, long number, char *line),
-                      struct amos_arrays *to)
+int amos_table_lines(const char *path, const char *key,
+                     int read_line(struct amos_table *, long number, char *line),
+                     struct amos_arrays *to)
 {
 	FILE *file = amos_input_stream(path);
 	if (!file)
@@ -42,7 +25,7 @@ static int read_lines(const char *path, const char *key,
 	char *line = NULL;
 	size_t room = 0;
 	ssize_t length;
-	struct table table = {
+	struct amos_table table = {
 	    .path = path, .key = key, .array = amos_arrays_add(to, path, NULL, 0)};
 	int status = table.array ? AMOS_DONE : AMOS_MACHINE;
 	for (long number = 1; !status && (length = getline(&line, &room, file)) > 0; number++) {
@@ -97,7 +80,7 @@ static char *next_cell(char **rest)
 	return cell;
 }
 
-static int split(struct table *t, long number, char *line)
+static int split(struct amos_table *t, long number, char *line)
 {
 	for (t->ncells = 0; line;) {
 		if (!amos_grow((void **)&t->cells, &t->cell_room, t->ncells + 1, sizeof line))
@@ -112,7 +95,7 @@ static int split(struct table *t, long number, char *line)
 }
 
 // Chooses the columns by the first line: those of COLUMNS, or all. Sets *named if some are names.
-static int pick(struct table *t, bool *named)
+static int pick(struct amos_table *t, bool *named)
 {
 	long count = (long)t->ncells;
 	if (!t->key && count > MOST_COLUMNS)
@@ -151,7 +134,7 @@ static int pick(struct table *t, bool *named)
 }
 
 // Returns a cell of the line; "" if the line has fewer.
-static const char *cell(const struct table *t, int index)
+static const char *cell(const struct amos_table *t, int index)
 {
 	return (size_t)index < t->ncells ? t->cells[index] : "";
 }
@@ -165,7 +148,7 @@ static bool is_number(const char *text, double *x)
 }
 
 // True if the taken cells of the first line are names: some are not empty, none is a number.
-static bool has_names(const struct table *t)
+static bool has_names(const struct amos_table *t)
 {
 	bool any = false;
 	double x;
@@ -178,7 +161,7 @@ static bool has_names(const struct table *t)
 	return any;
 }
 
-static int read_row(struct table *t, long number, char *line)
+static int read_row(struct amos_table *t, long number, char *line)
 {
 	bool first = !t->array->rank, named = false;
 	int status = split(t, number, line);
@@ -212,7 +195,7 @@ static int read_row(struct table *t, long number, char *line)
 		if (integer && !(fabs(x) < 0x1p63 && (long long)x == n))
 			return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %s" BEYOND_DOUBLE,
 			                 t->path, number, t->column[i], text);
-		status = add(t, x);
+		status = amos_table_add(t, x);
 	}
 	t->array->dim[0]++;
 	return status;
@@ -220,60 +203,5 @@ static int read_row(struct table *t, long number, char *line)
 
 int amos_arrays_csv(const char *path, const char *columns, struct amos_arrays *to)
 {
-	return read_lines(path, columns, read_row, to);
-}
-
-// ---- jsonl: one object per line; FIELD is a number or nested lists --------------------
-
-// Adds all numbers of nested lists, whose sizes must be dim[1..rank), or set these on the first
-// line.
-static int add_numbers(struct table *t, const json_t *value, const char *where, int axis,
-                       bool first)
-{
-	struct amos_array *array = t->array;
-	if (json_is_number(value) || json_is_boolean(value)) {
-		if (axis != array->rank)
-			return amos_fail(AMOS_INPUT, "%s: the lists differ in shape", where);
-		double x = json_is_number(value) ? json_number_value(value) : json_is_true(value);
-		if (json_is_integer(value) &&
-		    !(fabs(x) < 0x1p63 && (json_int_t)x == json_integer_value(value)))
-			return amos_fail(AMOS_INPUT, "%s: %lld" BEYOND_DOUBLE, where,
-			                 (long long)json_integer_value(value));
-		return add(t, x);
-	}
-	if (!json_is_array(value))
-		return amos_fail(AMOS_INPUT, "%s: expected a number or lists of numbers", where);
-	if (first && axis == array->rank && axis < 10)
-		array->dim[array->rank++] = (int64_t)json_array_size(value);
-	if (axis >= array->rank || array->dim[axis] != (int64_t)json_array_size(value))
-		return amos_fail(AMOS_INPUT, "%s: the lists differ in shape", where);
-	for (size_t i = 0; i < json_array_size(value); i++) {
-		int status = add_numbers(t, json_array_get(value, i), where, axis + 1, first && !i);
-		if (status)
-			return status;
-	}
-	return AMOS_DONE;
-}
-
-static int read_object(struct table *t, long number, char *line)
-{
-	char where[1024];
-	json_error_t error;
-	errno = 0; // jansson does not report every lack of memory itself
-	json_t *object = json_loads(line, JSON_DECODE_ANY, &error);
-	json_t *value = t->key ? json_object_get(object, t->key) : object;
-	snprintf(where, sizeof where, "%s: line %ld", t->path, number);
-	bool memory = !object && errno == ENOMEM, first = !t->array->dim[0]++;
-	t->array->rank += first;
-	int status = memory    ? amos_no_memory(where)
-	             : !object ? amos_fail(AMOS_INPUT, "%s: not JSON: %s", where, error.text)
-	             : !value  ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, t->key)
-	                       : add_numbers(t, value, where, 1, first);
-	json_decref(object);
-	return status;
-}
-
-int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *to)
-{
-	return read_lines(path, field, read_object, to);
+	return amos_table_lines(path, columns, read_row, to);
 }

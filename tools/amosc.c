@@ -68,12 +68,8 @@ static bool is_word(const char *said, const char *word, const char *other)
 	return !strcmp(said, word) || !strcmp(said, other);
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-	amos_memory_ends("amosc");
-	amos_standard();
-	amos_signals();
-	amos_check_stdout();
 	if (argc < 2) {
 		print_help(stderr);
 		return STATUS_USAGE;
@@ -97,4 +93,12 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	return run_verb(verb, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	amos_memory_ends("amosc");
+	amos_standard();
+	amos_signals();
+	return amos_end_output(run_command(argc, argv));
 }

@@ -129,7 +129,7 @@ static Peer run_peer(Session *session, const char *value, const char *batch)
 	Arena *arena = session->arena;
 	const char *python,
 	    *name = peer_named(session, value, &python),
-	    *folder = installed_file(arena, AMOSC_PEERS_INSTALLED, AMOSC_PEERS_BUILT),
+	    *folder = installed_file(arena, "peers", AMOSC_PEERS_BUILT),
 	    *script = format(arena, "%s/peer_%s", folder, name),
 	    *where = format(arena, "--peer %s", value),
 	    *precision = choice(session, OPT_precision, "f32"),

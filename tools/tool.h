@@ -24,11 +24,6 @@ void print_help(FILE *);                       // amosc --help
 const char *option_brief(Arena *, OptionName); // the first clause of its help
 const char *option_help(Arena *, OptionName);  // with the optimizers that it applies to
 
-// ---- build.c ----------------------------------------------------------------------------
-
-// Returns the path of a file by that next to the installed command, or as built.
-const char *installed_file(Arena *, const char *installed, const char *built);
-
 // ---- depfile.c: amosc build --depfile -----------------------------------------------------
 
 // Writes the rule of --depfile, if it is given: `out` depends on every file read so far.

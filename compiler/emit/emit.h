@@ -1,5 +1,5 @@
 // emit.h: declares how Plans become objects, through LLVM. JIT and ahead of time make the same
-// bytes. An object has one global symbol, amos_model.
+// bytes, but for the name of the model, their one global symbol.
 #ifndef EMIT_H
 #define EMIT_H
 #include "plan.h"
@@ -10,7 +10,9 @@ typedef struct Target Target;
 // features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
 bool target_runs_here(const Target *);
-bool target_links_here(const Target *);            // for this kind of machine, of any features
+bool target_writes_text(const Target *);
+// Returns the target's directory name among runtimes: x86_64-linux-gnu.
+const char *target_system(Arena *, const Target *);
 const Machine *target_machine(const Target *);     // the class that plans are made for
 const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
 const char *target_text(Arena *, const Target *);  // a description for users
@@ -49,12 +51,32 @@ Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 // amosc, LLVM and the math library; NULL: they do not say. compiler_id.c.
 const char *compiler_id(Arena *);
 
-// ---- object.c ----------------------------------------------------------------------------
+// ---- object.c: objects in memory ----------------------------------------------------------
 typedef struct Jit Jit;
 Jit *jit_load(const Object *);             // links the object in memory
 const struct amos_model *jit_model(Jit *); // the one symbol
 void jit_free(Jit *);
-void write_object(const Object *, const char *path); // .o, or PTX
-void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);
+
+// ---- elf.c, archive.c, link.c: files -------------------------------------------------------
+
+typedef enum OutputKind { OBJECT_FILE, STATIC_LIBRARY, SHARED_LIBRARY, EXECUTABLE } OutputKind;
+
+typedef struct Output {
+	OutputKind kind;
+	const char *path;
+	const char *symbol;        // the one global symbol of an object
+	const char *header, *text; // path and contents of the header; NULL: none
+	const char *runtime;       // directory of the runtime for the target
+	bool minimal;              // the runtime that needs libc alone
+	const char *lld;           // the linker
+} Output;
+
+// Joins the parts to one ELF object, in which the model has the name `symbol` and all else is
+// local.
+Part join_parts(Arena *, const Object *, const char *symbol);
+// Writes an ar(5) archive of the object and the members of `runtime`, an archive of `count` bytes.
+void write_archive(const Part *object, const char *symbol, const char *runtime, size_t count,
+                   FILE *to);
+void write_output(const Object *, const Output *); // an object file may be PTX
 
 #endif

@@ -152,7 +152,8 @@ bool target_runs_here(const Target *t)
 {
 	Arena *arena = arena_new();
 	const Target *host = cpu_host(arena, NULL);
-	bool runs = target_links_here(t);
+	bool runs =
+	    t->ops == host->ops && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
 	const char *at = t->features;
 	for (char *one; runs && (one = next_feature(arena, &at));)
 		runs = *one != '+' || is_on(host->features, one + 1);

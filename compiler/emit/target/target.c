@@ -87,14 +87,17 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	     name, cpu_names(arena));
 }
 
-bool target_links_here(const Target *t)
+bool target_writes_text(const Target *t)
 {
-	Arena *arena = arena_new();
-	const Target *host = cpu_host(arena, NULL);
-	bool links =
-	    t->ops == host->ops && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
-	arena_free(arena);
-	return links;
+	return t->text;
+}
+
+const char *target_system(Arena *arena, const Target *t)
+{
+	const char *abi = strrchr(t->triple, '-'), *system = abi;
+	while (system > t->triple && system[-1] != '-')
+		system--;
+	return format(arena, "%.*s-%s", (int)strcspn(t->triple, "-"), t->triple, system);
 }
 
 const Machine *target_machine(const Target *t)

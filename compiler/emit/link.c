@@ -1,0 +1,193 @@
+// link.c: writes what amosc build makes: objects, libraries, executables and headers.
+// The linker is lld; $CC takes its place if the user sets it. An object and a static library need
+// none.
+// Input: the directory of a runtime: its archives, the objects that begin and end a program, and
+// the files `program` and `library`, and those of the minimal runtime, lld's arguments. Output:
+// files that all appear, or none does.
+#include "emit.h"
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct Linker {
+	Arena *arena;
+	const Output *output;
+	struct amos_temp_file file, header, object; // object: the linker's input
+	VEC(char *) words;
+} Linker;
+
+static void drop(void *linker)
+{
+	Linker *l = linker;
+	amos_file_drop(&l->file);
+	amos_file_drop(&l->header);
+	amos_file_drop(&l->object);
+}
+
+static void write_bytes(struct amos_temp_file *file, const void *bytes, size_t count)
+{
+	fwrite(bytes, 1, count, file->to);
+	if (fflush(file->to) || ferror(file->to))
+		need_done(amos_fail_errno("write", file->path));
+}
+
+// ---- command lines --------------------------------------------------------------------
+
+static void add(Linker *l, const char *word)
+{
+	PUSH(l->arena, l->words, (char *)word);
+}
+
+static void add_words(Linker *l, const char *text)
+{
+	char *words = copy_string(l->arena, text), *rest;
+	for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		add(l, word);
+}
+
+// Adds a file by its absolute path, since the linker runs in the runtime's directory.
+static void add_file(Linker *l, const struct amos_temp_file *file)
+{
+	char *path = realpath(file->temporary, NULL);
+	if (!path)
+		need_done(amos_fail_errno("read", file->path));
+	add(l, copy_string(l->arena, path));
+	free(path);
+}
+
+static const char *runtime_archive(const Output *output)
+{
+	return output->minimal ? "libamos_minimal.a" : "libamos.a";
+}
+
+// The files `program` and `library` have all that depends on the system.
+static void by_lld(Linker *l)
+{
+	bool executable = l->output->kind == EXECUTABLE;
+	const char *name = strrchr(l->output->path, '/');
+	add(l, l->output->lld);
+	add(l, format(l->arena, "@%s%s", executable ? "program" : "library",
+	              l->output->minimal ? ".minimal" : ""));
+	if (!executable)
+		add(l, format(l->arena, "-soname=%s", name ? name + 1 : l->output->path));
+}
+
+static void by_cc(Linker *l, const char *cc)
+{
+	add_words(l, cc);
+	if (l->output->kind == EXECUTABLE) {
+		add(l, "libamos_main.a");
+		add(l, runtime_archive(l->output));
+	} else {
+		add_words(l, "-shared -Wl,-Bsymbolic,--whole-archive");
+		add(l, runtime_archive(l->output));
+		add(l, "-Wl,--no-whole-archive");
+	}
+	add_words(l, l->output->minimal ? "-lm -pthread" : "-ljansson -lz -lm -pthread");
+}
+
+// ---- linking --------------------------------------------------------------------------
+
+static void run_linker(Linker *l)
+{
+	int status = 0;
+	add(l, NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		if (chdir(l->output->runtime))
+			_exit(127);
+		execvp(l->words.at[0], l->words.at);
+		_exit(127);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
+		fail_status(STATUS_MACHINE, l->output->path, "%s failed to link it" HELP "%s",
+		            l->words.at[0],
+		            getenv("CC")
+		                ? "set $CC to a C compiler for the target, or unset it"
+		                : "install lld 19, or set $CC to a C compiler for the target");
+	// The linker may have replaced the file.
+	l->file.to = freopen(l->file.temporary, "rb", l->file.to);
+	if (!l->file.to)
+		need_done(amos_fail_errno("read", l->output->path));
+}
+
+static void link_parts(Linker *l, const Part *object)
+{
+	const char *cc = getenv("CC");
+	need_done(amos_file_open(&l->object, l->output->path));
+	write_bytes(&l->object, object->bytes, object->count);
+	if (cc && *cc)
+		by_cc(l, cc);
+	else
+		by_lld(l);
+	add_file(l, &l->object);
+	add(l, "-o");
+	add_file(l, &l->file);
+	run_linker(l);
+	amos_file_drop(&l->object);
+}
+
+// Writes the object, then the members of the runtime's archive.
+static void archive(Linker *l, const Part *object)
+{
+	const char *path =
+	    format(l->arena, "%s/%s", l->output->runtime, runtime_archive(l->output));
+	struct stat about;
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0 || fstat(file, &about))
+		need_done(amos_fail_errno("read", path));
+	size_t count = (size_t)about.st_size;
+	void *bytes = mmap(NULL, count, PROT_READ, MAP_PRIVATE, file, 0);
+	close(file);
+	if (bytes == MAP_FAILED)
+		need_done(amos_fail_errno("read", path));
+	write_archive(object, l->output->symbol, bytes, count, l->file.to);
+	munmap(bytes, count);
+	write_bytes(&l->file, "", 0);
+}
+
+// ---- outputs --------------------------------------------------------------------------
+
+static void write_files(Linker *l, const Object *object)
+{
+	const Output *o = l->output;
+	bool elf = !memcmp(object->part[0].bytes, ELFMAG, SELFMAG);
+	Part part = elf ? join_parts(l->arena, object, o->symbol) : object->part[0];
+	need_done(amos_file_open(&l->file, o->path));
+	if (o->kind == OBJECT_FILE)
+		write_bytes(&l->file, part.bytes, part.count);
+	else if (o->kind == STATIC_LIBRARY)
+		archive(l, &part);
+	else
+		link_parts(l, &part);
+	if (o->header) {
+		need_done(amos_file_open(&l->header, o->header));
+		write_bytes(&l->header, o->text, strlen(o->text));
+		need_done(amos_file_keep(&l->header));
+	}
+	need_done(amos_file_keep(&l->file));
+}
+
+void write_output(const Object *object, const Output *output)
+{
+	Catch catch;
+	Arena *arena = arena_new();
+	Linker *l = NEW(arena, Linker);
+	*l = (Linker){.arena = arena, .output = output};
+	at_end(arena, drop, l);
+	if (!TRY(catch)) {
+		write_files(l, object);
+		catch_end(&catch);
+	}
+	arena_free(arena);
+	if (catch.status)
+		fail_again(&catch);
+}

@@ -1,0 +1,121 @@
+// output.c: writes a compiled program as an object, a library or an executable.
+#include "driver.h"
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static OutputKind kind_of(const char *path)
+{
+	return ends_with(path, ".o") || ends_with(path, ".ptx") ? OBJECT_FILE
+	       : ends_with(path, ".a")                          ? STATIC_LIBRARY
+	       : ends_with(path, ".so")                         ? SHARED_LIBRARY
+	                                                        : EXECUTABLE;
+}
+
+// ---- names ----------------------------------------------------------------------------
+
+static bool is_identifier(const char *name)
+{
+	bool is = *name && !isdigit((unsigned char)*name);
+	for (; *name && is; name++)
+		is = isalnum((unsigned char)*name) || *name == '_';
+	return is;
+}
+
+// Returns the prefix of the global symbol: --name, or the name of the output.
+static const char *prefix_of(const Session *session, const char *path)
+{
+	Arena *arena = session->arena;
+	const char *name = choice(session, OPT_name, NULL);
+	if (name && !is_identifier(name))
+		bad_usage(session,
+		          format(arena, "--name: expected a C identifier, found '%s'", name));
+	if (name)
+		return name;
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	char *prefix = format(arena, "%s%.*s", isdigit((unsigned char)*base) ? "_" : "",
+	                      (int)strcspn(base, "."), base);
+	for (char *c = prefix; *c; c++)
+		*c = isalnum((unsigned char)*c) ? *c : '_';
+	return *prefix ? prefix : "model";
+}
+
+// ---- the runtime ----------------------------------------------------------------------
+
+// Returns the folder of the program or shared library that this code is in, with links followed.
+static char *own_folder(Arena *arena)
+{
+	Dl_info self;
+	bool library =
+	    dladdr((void *)(uintptr_t)own_folder, &self) && strstr(self.dli_fname, ".so");
+	char *path = realpath(library ? self.dli_fname : "/proc/self/exe", NULL);
+	char *folder = copy_string(arena, path ? path : "");
+	free(path);
+	if (strrchr(folder, '/'))
+		*strrchr(folder, '/') = 0;
+	return folder;
+}
+
+const char *installed_file(Arena *arena, const char *name, const char *built)
+{
+	static const char *const places[] = {"../lib/amosc", "amosc", "../amosc"};
+	const char *own = own_folder(arena);
+	for (int k = 0; k < COUNT(places); k++) {
+		const char *path = format(arena, "%s/%s/%s", own, places[k], name);
+		if (!access(path, R_OK))
+			return path;
+	}
+	return built;
+}
+
+// Returns the directory of the runtime for the target, from which trainers are linked.
+static const char *runtime_of(const Session *session, const char *path)
+{
+	Arena *arena = session->arena;
+	const char *system = target_system(arena, target_of(session));
+	const char *built = format(arena, "%s/%s", AMOSC_RUNTIMES_BUILT, system);
+	const char *folder = installed_file(arena, system, built);
+	if (access(folder, R_OK))
+		fail(path,
+		     "no runtime for %s is installed" HELP
+		     "build one with a compiler for it (docs/targets.md), or write the object "
+		     "alone: "
+		     "-o NAME.o",
+		     system);
+	bool minimal = chosen(session, OPT_minimal);
+	if (!minimal && access(format(arena, "%s/libamos.a", folder), R_OK))
+		fail(path, "the runtime for %s is the minimal one" HELP "give --minimal", system);
+	return folder;
+}
+
+// ---- outputs --------------------------------------------------------------------------
+
+void check_output(const Session *session, const char *path)
+{
+	OutputKind kind = kind_of(path);
+	bool gpu = target_writes_text(target_of(session));
+	if (ends_with(path, ".ptx") && !gpu)
+		bad_usage(session, "expected --target cuda for an output NAME.ptx");
+	if (gpu && kind != OBJECT_FILE)
+		bad_usage(session, "expected -o NAME.ptx for a GPU");
+	prefix_of(session, path);
+	if (kind != OBJECT_FILE)
+		runtime_of(session, path);
+}
+
+void write_program(const Program *p, const char *path)
+{
+	const Session *session = p->session;
+	OutputKind kind = kind_of(path);
+	need_done(amos_output_check(path));
+	const char *prefix = kind == EXECUTABLE ? "amos" : prefix_of(session, path);
+	write_output(p->object,
+	             &(Output){.kind = kind,
+	                       .path = path,
+	                       .symbol = format(session->arena, "%s_model", prefix),
+	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
+	                       .minimal = chosen(session, OPT_minimal),
+	                       .lld = AMOSC_LLD});
+}
