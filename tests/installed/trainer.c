@@ -1,8 +1,8 @@
-/* trainer.c: a program that only knows the installed tree: opens its model and trains one step. */
+/* trainer.c: a program that only knows the installed tree: opens a model, and has another. */
 #include <amos.h>
 #include <stdio.h>
 
-extern const struct amos_model net_model;
+extern const struct amos_model net_model, second_model;
 
 int main(void)
 {
@@ -12,6 +12,7 @@ int main(void)
 		return 1;
 	}
 	printf("%s: %d slots, amos " AMOS_VERSION "\n", net_model.name, (int)net_model.nslots);
+	printf("%s: %d slots\n", second_model.name, (int)second_model.nslots);
 	amos_close(m);
 	return 0;
 }
