@@ -45,6 +45,9 @@ if(AMOSC_COMPILER) # a shared library cannot include Debian's static ones, which
   take(libz.a libjansson.a)
   get_filename_component(z ${LIBZ} REALPATH)
   get_filename_component(jansson ${LIBJANSSON} REALPATH)
+  # By the names that stay when the libraries are updated.
+  string(REGEX REPLACE "(\\.so\\.[0-9]+).*$" "\\1" z "${z}")
+  string(REGEX REPLACE "(\\.so\\.[0-9]+).*$" "\\1" jansson "${jansson}")
   file(WRITE ${FOLDER}/program "${PROGRAM} libamos.a libjansson.a libz.a ${LIBRARIES}\n")
   file(WRITE ${FOLDER}/library "${LIBRARY} libamos.a --no-whole-archive ${LIBRARIES} ${jansson} ${z}\n")
 endif()
