@@ -19,10 +19,10 @@ static const struct feature {
 } features[] = {
 #define X86(name, leaf, subleaf, word, bit, state, level)                                          \
 	{name, leaf, subleaf, word, bit, state, level},
+#define ARM64(...)
 #define ARM(...)
+#define RISCV(...)
 #include "features.def"
-#undef X86
-#undef ARM
 };
 
 static bool has_feature(const struct feature *f)
@@ -45,18 +45,35 @@ static void best_target(char *to, size_t room)
 	snprintf(to, room, level > 1 ? "x86-64-v%d" : "x86-64", level);
 }
 
-#elif defined(__aarch64__)
+#else // Linux reports the features as bits of two words
 #include <sys/auxv.h>
+#define ROW(name, word, bit) {name, word, bit},
+#define NONE(...)
+#define X86   NONE
+#define ARM64 NONE
+#define ARM   NONE
+#define RISCV NONE
+#if defined(__aarch64__)
+#undef ARM64
+#define ARM64  ROW
+#define TARGET "aarch64-linux-gnu"
+#elif defined(__arm__)
+#undef ARM
+#define ARM    ROW
+#define TARGET "armv7-linux-gnueabihf"
+#elif defined(__riscv)
+#undef RISCV
+#define RISCV  ROW
+#define TARGET "riscv64-linux-gnu"
+#else
+#error "features.c knows x86-64, Arm and RISC-V"
+#endif
 
 static const struct feature {
 	const char *name;
 	int word, bit;
 } features[] = {
-#define X86(...)
-#define ARM(name, word, bit) {name, word, bit},
 #include "features.def"
-#undef X86
-#undef ARM
 };
 
 static bool has_feature(const struct feature *f)
@@ -66,11 +83,9 @@ static bool has_feature(const struct feature *f)
 
 static void best_target(char *to, size_t room)
 {
-	snprintf(to, room, "aarch64-linux-gnu");
+	snprintf(to, room, TARGET);
 }
 
-#else
-#error "features.c knows x86-64 and aarch64"
 #endif
 
 int amos_check_cpu(const struct amos_model *model)

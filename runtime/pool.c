@@ -26,8 +26,10 @@ enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 }; // of the kernel; s
 
 #if defined(__x86_64__) || defined(__i386__)
 #define cpu_relax() __builtin_ia32_pause()
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || defined(__arm__)
 #define cpu_relax() __asm__ volatile("yield")
+#elif defined(__riscv)
+#define cpu_relax() __asm__ volatile(".4byte 0x0100000F") // pause, which older assemblers lack
 #else
 #define cpu_relax() ((void)0)
 #endif

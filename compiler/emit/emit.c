@@ -4,7 +4,6 @@
 // the plans and compiled in batches by number.
 #include "gen.h"
 #include <llvm-c/Analysis.h>
-#include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,15 +49,21 @@ Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
 	             .ptr = LLVMPointerTypeInContext(context, 0)};
 }
 
+Value function_new(const Gen *g, const char *name, LLVMTypeRef type)
+{
+	Value f = LLVMAddFunction(g->module, name, type);
+	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
+	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex,
+	                        LLVMCreateEnumAttribute(g->context, nounwind, 0));
+	return f;
+}
+
 void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 {
-	g->function = LLVMAddFunction(g->module, name, type);
+	g->function = function_new(g, name, type);
 	LLVMAttributeRef wide =
 	    LLVMCreateStringAttribute(g->context, "prefer-vector-width", 19, "512", 3);
 	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex, wide);
-	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
-	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex,
-	                        LLVMCreateEnumAttribute(g->context, nounwind, 0));
 	g->entry = LLVMAppendBasicBlockInContext(g->context, g->function, "entry");
 	LLVMBasicBlockRef start = LLVMAppendBasicBlockInContext(g->context, g->function, "");
 	g->ground = NEW(g->arena, Level);
@@ -204,19 +209,13 @@ static void compile_kernels(Emitter *e, int threads)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	threads = MAX(1, MIN(threads, e->batches));
 	const Target *t = e->target;
-	LLVMTargetRef target;
-	char *message = NULL;
-	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
-		bug("LLVM knows no target %s: %s", t->triple, message);
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
 		c[i] = (Compiler){.emitter = e,
 		                  .arena = arena_new(),
 		                  .context = LLVMContextCreate(),
-		                  .machine = LLVMCreateTargetMachine(
-		                      target, t->triple, t->cpu, t->features,
-		                      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall)};
+		                  .machine = target_generator(t)};
 	int started = 1;
 	pthread_attr_t attributes;
 	pthread_attr_init(&attributes);

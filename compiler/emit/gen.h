@@ -13,6 +13,7 @@
 #include "emit.h"
 #include "index.h"
 #include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
 
 typedef LLVMValueRef Value;
 typedef struct TargetOps TargetOps;
@@ -163,6 +164,7 @@ struct Target {
 	const TargetOps *ops;
 	bool text;     // assembly of one module, without the tables of the model
 	bool emulated; // GPU code on the host
+	bool bare;     // no system loads the code: it is linked to fixed addresses
 };
 
 // ---- values: at.c ---------------------------------------------------------------------
@@ -237,8 +239,7 @@ Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, th
 Value real_like(Value shape, double), int_like(Value shape, int64_t);    // of the type of `shape`
 Value lane_numbers(LLVMTypeRef, int width, int64_t first, int64_t step); // first, first + step, ..
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
-Value unary(Gen *, const char *name, Value);     // an intrinsic of the operand's type
-Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where the target has it
+Value unary(Gen *, const char *name, Value); // an intrinsic of the operand's type
 
 // ---- primitives: scalar.c, cast.c, math.c ---------------------------------------------
 
@@ -255,6 +256,10 @@ Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
     math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
+// rounding.c
+Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once if machines.def says so
+Value math_rint(Gen *, Value), math_floor(Gen *, Value), math_ceil(Gen *, Value),
+    math_trunc(Gen *, Value), math_sqrt(Gen *, Value);
 // payne_hanek.c: returns x - *turns pi/2: `rest`, or for large x the exact value, *turns modulo 4.
 Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 
@@ -357,10 +362,13 @@ void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t loca
 
 // Returns a Gen with the target's facts and LLVM's types, for a module of its context.
 Gen gen_new(Arena *, const Target *, LLVMModuleRef);
+// Adds a function that throws nothing, so that its object needs no tables to unwind it.
+Value function_new(const Gen *, const char *name, LLVMTypeRef);
 // Begins a function with an open ground level.
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 const char *kernel_name(Arena *, int kernel, int launch);
 void target_start(void); // initializes LLVM's targets, once per process
+LLVMTargetMachineRef target_generator(const Target *); // freed by the caller
 
 static inline Value sum_of(Gen *g, Value a, Value b)
 {

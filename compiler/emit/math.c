@@ -118,7 +118,7 @@ static Value power_of_two(Gen *g, Value n)
 static Value exp_in_f64(Gen *g, Value x)
 {
 	x = clamp(g, x, -746, 710);
-	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_LOG2E)));
+	Value n = math_rint(g, mul(g, x, real_like(x, M_LOG2E)));
 	Value i = LLVMBuildFPToSI(g->b, n, bits_type(g, x), "");
 	Value half = LLVMBuildAShr(g->b, i, int_like(i, 1), "");
 	Value y = mul(g, exp_of_rest(g, x, n), power_of_two(g, half));
@@ -230,7 +230,7 @@ static Value circular(Gen *g, Value x, double quarter)
 	static const double part[2][4] = {
 	    {1.5703125, 4.83751296997070312e-4, 7.549533620476723e-8, 2.563344151594519e-12},
 	    {1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063154e-21}};
-	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_2_PI))), r = x;
+	Value n = math_rint(g, mul(g, x, real_like(x, M_2_PI))), r = x;
 	for (int k = 0; k < 4 && part[d][k] != 0; k++)
 		r = mul_add(g, n, real_like(x, -part[d][k]), r);
 	r = reduce_angle(g, x, r, &n);
@@ -239,7 +239,7 @@ static Value circular(Gen *g, Value x, double quarter)
 	Value c = mul_add(g, z, real_like(x, -0.5), one);
 	c = mul_add(g, mul(g, z, z), poly(g, z, d ? &cos_f64 : &cos_f32), c);
 	n = add(g, n, real_like(x, quarter));
-	Value turn = unary(g, "llvm.floor", mul(g, n, real_like(x, 0.25)));
+	Value turn = math_floor(g, mul(g, n, real_like(x, 0.25)));
 	n = mul_add(g, turn, real_like(x, -4), n);
 	Value odd =
 	    LLVMBuildOr(g->b, LLVMBuildFCmp(g->b, LLVMRealOEQ, n, one, ""), above(g, n, 2.5), "");
@@ -293,8 +293,8 @@ Value math_pow(Gen *g, Value x, Value y)
 	}
 	Value one = real_like(x, 1), zero = real_like(x, 0);
 	Value p = math_exp(g, mul(g, y, math_log(g, magnitude(g, x))));
-	Value floor = unary(g, "llvm.floor", y), half = mul(g, floor, real_like(x, 0.5));
-	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, unary(g, "llvm.floor", half), "");
+	Value floor = math_floor(g, y), half = mul(g, floor, real_like(x, 0.5));
+	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, math_floor(g, half), "");
 	Value signed_power = choose(g, odd, LLVMBuildFNeg(g->b, p, ""), p);
 	Value some =
 	    LLVMBuildOr(g->b, equal(g, floor, y), equal(g, x, real_like(x, -INFINITY)), "");

@@ -62,7 +62,7 @@ static Value float_mod(Gen *g, Value x, Value y)
 	LLVMTypeRef own = LLVMTypeOf(x), wide = like(g->f64, x), bits = like(g->i64, x);
 	Value rest = LLVMBuildFPCast(g->b, x, wide, ""), by = LLVMBuildFPCast(g->b, y, wide, "");
 	for (int step = 0; step < 2; step++) {
-		Value q = unary(g, "llvm.trunc", LLVMBuildFDiv(g->b, rest, by, ""));
+		Value q = math_trunc(g, LLVMBuildFDiv(g->b, rest, by, ""));
 		if (own != wide) {
 			q = LLVMBuildBitCast(g->b, q, bits, "");
 			q = LLVMBuildAnd(g->b, q, int_like(q, -(INT64_C(1) << 24)), "");

@@ -200,7 +200,7 @@ Value tile_function(const Gen *around, const Tile *t)
 	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p};
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	LLVMTypeRef type = LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0);
-	Value f = g->function = LLVMAddFunction(g->module, "tile", type);
+	Value f = g->function = function_new(g, "tile", type);
 	*known = (uint64_t)(uintptr_t)f;
 	LLVMSetLinkage(f, LLVMInternalLinkage);
 	g->b = LLVMCreateBuilderInContext(g->context);

@@ -138,11 +138,3 @@ Value unary(Gen *g, const char *name, Value x)
 	LLVMTypeRef type = LLVMTypeOf(x);
 	return intrinsic(g, name, 1, &type, 1, &x);
 }
-
-Value mul_add(Gen *g, Value a, Value b, Value c)
-{
-	Value x[3] = {a, b, c};
-	level_out(g, 3, x);
-	LLVMTypeRef type = LLVMTypeOf(x[0]);
-	return intrinsic(g, "llvm.fmuladd", 1, &type, 3, x);
-}

@@ -1,7 +1,6 @@
 // cpu.c: defines CPU targets: a worker is one thread, lanes are those of a vector.
 // A CPU is identified by its features, because a hypervisor may hide its name.
 #include "target.h"
-#include <llvm-c/TargetMachine.h>
 #include <string.h>
 
 // ---- hooks ----------------------------------------------------------------------------
@@ -67,6 +66,54 @@ static const TargetOps vector_ops = {.begin = begin_launch,
                                      .add_pairs = add_pairs,
                                      .tile = tile_function};
 
+// ---- CPUs and triples -----------------------------------------------------------------
+
+static const struct {
+	const char *cpu, *triple, *features;
+} cpus[] = {
+#define CPU(name, triple, features) {name, triple, features},
+#define TRIPLE(...)
+#include "cpus.def"
+#undef CPU
+#undef TRIPLE
+};
+
+static const struct {
+	const char *first, *last;
+	unsigned pointer;
+	const char *cpu, *features;
+} triples[] = {
+#define CPU(...)
+#define TRIPLE(first, last, pointer, cpu, features) {first, last, pointer, cpu, features},
+#include "cpus.def"
+#undef CPU
+#undef TRIPLE
+};
+
+const char *cpu_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(cpus); k++)
+		say(&names, "%s%s", k ? ", " : "", cpus[k].cpu);
+	return names.at;
+}
+
+const char *triple_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(triples); k++)
+		say(&names, "%s%s*%s", k ? ", " : "", triples[k].first, triples[k].last);
+	return names.at;
+}
+
+static int triple_row(const char *triple)
+{
+	for (int k = 0; k < COUNT(triples); k++)
+		if (starts_with(triple, triples[k].first) && ends_with(triple, triples[k].last))
+			return k;
+	return -1;
+}
+
 // ---- features -------------------------------------------------------------------------
 
 // Returns the next of features, such as "+avx", which spaces or commas separate; NULL: none is
@@ -119,21 +166,35 @@ static bool belongs(Arena *arena, const Target *t, const Machine *m)
 	return has;
 }
 
+// Returns the triple with all of its parts: without them, LLVM sees no system in
+// armv7-linux-gnueabihf, and no x32 in x86_64-linux-gnux32.
+static char *full_triple(Arena *arena, const char *triple)
+{
+	char *full = LLVMNormalizeTargetTriple(triple), *copy = copy_string(arena, full);
+	LLVMDisposeMessage(full);
+	return copy;
+}
+
+// True if the full triple names no operating system.
+static bool is_bare(const char *triple)
+{
+	const char *system = strchr(strchr(triple, '-') + 1, '-') + 1;
+	return starts_with(system, "unknown") || starts_with(system, "none");
+}
+
 Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
                   const char *features, const char *mask)
 {
 	Target *t = NEW(arena, Target);
 	t->ops = &vector_ops;
 	t->name = copy_string(arena, name);
-	t->triple = copy_string(arena, triple);
+	t->triple = full_triple(arena, triple);
 	t->cpu = copy_string(arena, cpu);
 	t->features = masked(arena, features, mask);
 	for (int i = 0; i < machine_count && !t->machine; i++)
 		if (belongs(arena, t, &machines[i]))
 			t->machine = &machines[i];
-	// A CPU that can fuse products and sums must not if its class does not.
-	if (is_on(t->features, "fma") && !strstr(t->machine->features, "fma"))
-		t->features = format(arena, "%s,-fma", t->features);
+	t->bare = is_bare(t->triple);
 	return t;
 }
 
@@ -141,7 +202,9 @@ Target *cpu_host(Arena *arena, const char *mask)
 {
 	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
 	char *features = LLVMGetHostCPUFeatures();
-	Target *t = cpu_known(arena, "cpu", triple, cpu, features, mask);
+	int k = triple_row(triple);
+	const char *all = format(arena, "%s,%s", k < 0 ? "" : triples[k].features, features);
+	Target *t = cpu_known(arena, "cpu", triple, cpu, all, mask);
 	LLVMDisposeMessage(triple);
 	LLVMDisposeMessage(cpu);
 	LLVMDisposeMessage(features);
@@ -164,11 +227,15 @@ bool target_runs_here(const Target *t)
 const char *target_needs(Arena *arena, const Target *t)
 {
 	static const char *const known[] = {
-#define X86(name, ...) name,
-#define ARM(name, ...) name,
+#define X86(name, ...)   name,
+#define ARM64(name, ...) name,
+#define ARM(name, ...)   name,
+#define RISCV(name, ...) name,
 #include "features.def"
 #undef X86
+#undef ARM64
 #undef ARM
+#undef RISCV
 	};
 	Text needs = {.arena = arena};
 	say(&needs, "%s", "");
@@ -178,28 +245,30 @@ const char *target_needs(Arena *arena, const Target *t)
 	return needs.at;
 }
 
-// ---- CPUs by name ---------------------------------------------------------------------
-
-static const struct {
-	const char *cpu, *features;
-} cpus[] = {
-#define CPU(name, features) {name, features},
-#include "cpus.def"
-#undef CPU
-};
-
-const char *cpu_names(Arena *arena)
-{
-	Text names = {.arena = arena};
-	for (int k = 0; k < COUNT(cpus); k++)
-		say(&names, "%s%s", k ? ", " : "", cpus[k].cpu);
-	return names.at;
-}
-
 Target *cpu_named(Arena *arena, const char *name, const char *cpu, const char *mask)
 {
 	int k = FIND(cpu, cpus);
-	return k < 0 ? NULL
-	             : cpu_known(arena, name, "x86_64-unknown-linux-gnu", cpu, cpus[k].features,
-	                         mask);
+	return k < 0 ? NULL : cpu_known(arena, name, cpus[k].triple, cpu, cpus[k].features, mask);
+}
+
+// True if the target's objects are ELF and its pointers have this size in bytes.
+static bool is_elf(const Target *t, unsigned pointer)
+{
+	LLVMTargetMachineRef generator = target_generator(t);
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(generator);
+	char *text = LLVMCopyStringRepOfTargetData(layout);
+	bool is = strstr(text, "-m:e") && LLVMPointerSize(layout) == pointer;
+	LLVMDisposeMessage(text);
+	LLVMDisposeTargetData(layout);
+	LLVMDisposeTargetMachine(generator);
+	return is;
+}
+
+Target *cpu_of_triple(Arena *arena, const char *triple, const char *mask)
+{
+	int k = triple_row(triple);
+	if (k < 0)
+		return NULL;
+	Target *t = cpu_known(arena, triple, triple, triples[k].cpu, triples[k].features, mask);
+	return is_elf(t, triples[k].pointer) ? t : NULL;
 }

@@ -3,7 +3,6 @@
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
-#include <llvm-c/TargetMachine.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -32,6 +31,14 @@ static void start(void)
 	LLVMInitializeAArch64Target();
 	LLVMInitializeAArch64TargetMC();
 	LLVMInitializeAArch64AsmPrinter();
+	LLVMInitializeARMTargetInfo();
+	LLVMInitializeARMTarget();
+	LLVMInitializeARMTargetMC();
+	LLVMInitializeARMAsmPrinter();
+	LLVMInitializeRISCVTargetInfo();
+	LLVMInitializeRISCVTarget();
+	LLVMInitializeRISCVTargetMC();
+	LLVMInitializeRISCVAsmPrinter();
 	LLVMInitializeNVPTXTargetInfo();
 	LLVMInitializeNVPTXTarget();
 	LLVMInitializeNVPTXTargetMC();
@@ -43,26 +50,18 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
-// True if kernels and the runtime can run there: ELF objects and 64-bit addresses.
-static bool is_triple(const char *name)
+// Code of RISC-V may be anywhere, as that of other architectures, in the medium model.
+LLVMTargetMachineRef target_generator(const Target *t)
 {
-	LLVMTargetRef known;
+	LLVMTargetRef target;
 	char *message = NULL;
-	if (!starts_with(name, "x86_64-") && !starts_with(name, "aarch64-"))
-		return false;
-	char *triple = LLVMNormalizeTargetTriple(name); // without it, x86_64-linux-gnux32 is no x32
-	if (LLVMGetTargetFromTriple(triple, &known, &message))
-		bug("LLVM knows no target %s: %s", triple, message);
-	LLVMTargetMachineRef machine = LLVMCreateTargetMachine(
-	    known, triple, "", "", LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
-	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
-	char *text = LLVMCopyStringRepOfTargetData(layout);
-	bool is = strstr(text, "-m:e") && LLVMPointerSize(layout) == 8;
-	LLVMDisposeMessage(text);
-	LLVMDisposeMessage(triple);
-	LLVMDisposeTargetData(layout);
-	LLVMDisposeTargetMachine(machine);
-	return is;
+	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
+		bug("LLVM knows no target %s: %s", t->triple, message);
+	bool riscv = starts_with(t->triple, "riscv");
+	return LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features,
+	                               LLVMCodeGenLevelDefault,
+	                               t->bare ? LLVMRelocStatic : LLVMRelocPIC,
+	                               riscv ? LLVMCodeModelMedium : LLVMCodeModelSmall);
 }
 
 const Target *target_named(Arena *arena, const char *name, const char *mask)
@@ -78,13 +77,12 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 		return t;
 	if (cpu != name)
 		fail("--target", "unknown CPU '%s'; expected %s", cpu, cpu_names(arena));
-	if (is_triple(name))
-		return cpu_known(arena, name, name, "generic", "", mask);
+	t = cpu_of_triple(arena, name, mask);
+	if (t)
+		return t;
 	fail("--target",
-	     "unsupported target '%s'; expected cpu, cuda:sm_90, an ELF triple of x86_64 or "
-	     "aarch64, or "
-	     "a CPU: %s",
-	     name, cpu_names(arena));
+	     "unsupported target '%s'; expected cpu, cuda:sm_90, an ELF triple (%s), or a CPU: %s",
+	     name, triple_names(arena), cpu_names(arena));
 }
 
 bool target_writes_text(const Target *t)
@@ -97,7 +95,10 @@ const char *target_system(Arena *arena, const Target *t)
 	const char *abi = strrchr(t->triple, '-'), *system = abi;
 	while (system > t->triple && system[-1] != '-')
 		system--;
-	return format(arena, "%.*s-%s", (int)strcspn(t->triple, "-"), t->triple, system);
+	// The runtime is the same for all 32-bit CPUs of Arm.
+	bool arm = starts_with(t->triple, "arm");
+	int arch = arm ? 3 : (int)strcspn(t->triple, "-");
+	return format(arena, "%.*s-%s", arch, t->triple, system);
 }
 
 const Machine *target_machine(const Target *t)

@@ -9,7 +9,8 @@ Target *cpu_known(Arena *, const char *name, const char *triple, const char *cpu
                   const char *features, const char *mask);
 Target *cpu_host(Arena *, const char *mask);
 Target *cpu_named(Arena *, const char *name, const char *cpu, const char *mask); // NULL: unknown
-const char *cpu_names(Arena *);
+Target *cpu_of_triple(Arena *, const char *triple, const char *mask); // NULL: unsupported
+const char *cpu_names(Arena *), *triple_names(Arena *);
 
 // nvptx.c. `host`: the target that runs the emulator.
 Target *gpu_target(Arena *, const char *name, const Target *host);
