@@ -238,6 +238,8 @@ static bool take_memory(struct amos *m)
 	m->bytes = PAGE; // mmap() of nothing fails
 	for (int k = 0; k < COUNT(bytes); k++)
 		m->bytes += round_up(bytes[k], PAGE);
+	if ((int64_t)(size_t)m->bytes != m->bytes) // a pointer may have 32 bits
+		return false;
 	char *at = mmap(NULL, (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 	                -1, 0);
 	if (at == MAP_FAILED)

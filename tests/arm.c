@@ -1,5 +1,5 @@
 // arm.c: prints which of the given CPU features the runtime misses on Arm: arm NEEDS.
-// Compiled for aarch64 and run on emulated CPUs.
+// Compiled for Arm and RISC-V and run on emulated CPUs.
 #include "rt.h"
 
 int main(int argc, char **argv)
