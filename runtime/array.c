@@ -65,6 +65,11 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 		return status;
 	}
 	size_t size = (size_t)about.st_size;
+	if ((off_t)size != about.st_size) { // a pointer may have 32 bits
+		errno = EFBIG;
+		close(file);
+		return amos_fail_errno("map", path);
+	}
 	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
 	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
 	close(file);
@@ -141,8 +146,7 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 {
 	size_t item = (size_t)amos_types[array->type].bytes;
 	int64_t count = amos_count(array->rank, array->dim);
-	size_t bytes = (size_t)count * item;
-	if (count < 0 || offset > blob->count || blob->count - offset < bytes)
+	if (count < 0 || offset > blob->count || count > (int64_t)((blob->count - offset) / item))
 		return amos_fail(
 		    AMOS_INPUT,
 		    "%s: truncated; expected %lld elements of %s by its header, found %lld", where,

@@ -20,9 +20,14 @@ static uint64_t draw(const struct amos_data *data, int site, uint64_t a, uint64_
 	return amos_mix(amos_mix(amos_mix(seed) + a) + b);
 }
 
+// Returns random n / 2^64, by halves: 32-bit CPUs have no product of 128 bits.
 static int64_t below(uint64_t random, int64_t n)
 {
-	return (int64_t)((unsigned __int128)random * (uint64_t)n >> 64);
+	uint64_t low = random & UINT32_MAX, high = random >> 32;
+	uint64_t least = (uint64_t)n & UINT32_MAX, most = (uint64_t)n >> 32;
+	uint64_t across = high * least + (low * least >> 32);
+	uint64_t other = low * most + (across & UINT32_MAX);
+	return (int64_t)(high * most + (across >> 32) + (other >> 32));
 }
 
 // Returns the position of `i` in the epoch's permutation of [0, n): a Feistel network on the next

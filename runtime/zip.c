@@ -134,7 +134,7 @@ int amos_zip_read(const struct amos_zip_entry *entry, const char *where, struct 
 		                 entry->encrypted ? "encrypted" : "unknown compression method");
 	if (deflated ? entry->size / MOST > entry->stored : entry->size != entry->stored)
 		return amos_fail(AMOS_INPUT, "%s: corrupt entry", where);
-	to->at = malloc(entry->size + 1);
+	to->at = entry->size < SIZE_MAX ? malloc(entry->size + 1) : NULL;
 	to->count = entry->size;
 	if (!to->at)
 		return amos_no_memory(where);
