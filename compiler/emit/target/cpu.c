@@ -178,8 +178,10 @@ static char *full_triple(Arena *arena, const char *triple)
 // True if the full triple names no operating system.
 static bool is_bare(const char *triple)
 {
-	const char *system = strchr(strchr(triple, '-') + 1, '-') + 1;
-	return starts_with(system, "unknown") || starts_with(system, "none");
+	const char *system = triple; // the third part
+	for (int k = 0; k < 2; k++)
+		system += strcspn(system, "-"), system += *system == '-';
+	return !*system || starts_with(system, "unknown") || starts_with(system, "none");
 }
 
 Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
