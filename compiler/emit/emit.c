@@ -160,7 +160,8 @@ typedef struct Compiler { // of one thread
 	Catch failure; // status 0: none
 } Compiler;
 
-// Compiles batch `batch` of kernels; after the last, the tables.
+// Compiles batch `batch` of kernels. The tables come last: in a module of their own, which other
+// threads need not wait for, if there are several batches.
 static void compile_batch(Compiler *c, int batch)
 {
 	Emitter *e = c->emitter;
@@ -175,7 +176,7 @@ static void compile_batch(Compiler *c, int batch)
 	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
 	for (int k = first; k < end; k++)
 		write_kernel(&g, e->kernels.at[k], k);
-	if (first >= end)
+	if (batch + 1 == e->batches)
 		write_tables(&g, e->entries, e->entry, e->options, e->local);
 	e->part[batch] = compile(c->arena, t, module, c->machine);
 	LLVMDisposeBuilder(g.b);
@@ -203,7 +204,8 @@ static void compile_kernels(Emitter *e, int threads)
 	enum { STACK = 8 << 20, LEAST = 4, MOST = 16, SHARES = 16 };
 	int some = MAX(LEAST, MIN(MOST, e->kernels.count / SHARES));
 	e->batch = e->target->text ? MAX(1, e->kernels.count) : some;
-	e->batches = (int)ceil_div(e->kernels.count, e->batch) + !e->target->text;
+	e->batches = (int)ceil_div(e->kernels.count, e->batch);
+	e->batches = e->batches > 1 ? e->batches + 1 : 1;
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
