@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 enum { WARM = 2, LEAST = 5, MOST = 1000 }; // steps
-static const double long_enough = 3;       // seconds
 
 typedef struct Line { // kernels of one key
 	const char *key, *name, *kind, *shape, *role;
@@ -31,6 +30,7 @@ typedef struct Usage { // of the processors, in seconds
 
 typedef struct Bench {
 	Session *session;
+	double seconds; // to time steps for
 	struct amos *open;
 	const struct amos_entry *entry;
 	Peak before, after, peak; // peak: the better of both
@@ -127,7 +127,7 @@ static double *time_steps(Bench *b)
 	}
 	b->open->nanoseconds = own;
 	double start = amos_now();
-	while (took.count < LEAST || (took.count < MOST && amos_now() - start < long_enough)) {
+	while (took.count < LEAST || (took.count < MOST && amos_now() - start < b->seconds)) {
 		memset(own, 0, (size_t)n * sizeof *own);
 		double begin = amos_now();
 		call_synthetic(b->open, b->entry);
@@ -381,6 +381,7 @@ static void print_bench(const Bench *b)
 void verb_bench(Session *session)
 {
 	const char *trace = choice(session, OPT_trace, NULL);
+	double seconds = choice_number(session, OPT_seconds, 3);
 	if (trace)
 		need_done(amos_output_check(trace));
 	check_peers(session);
@@ -388,7 +389,7 @@ void verb_bench(Session *session)
 	program->runs = true;
 	if (program->data)
 		attach_data(program);
-	Bench b = {.session = session, .open = open_program(program)};
+	Bench b = {.session = session, .seconds = seconds, .open = open_program(program)};
 	int64_t threads = choice_count(session, OPT_threads, 0);
 	if (program->data)
 		need_done(amos_data_train(program->data, b.open, 0));
@@ -397,9 +398,9 @@ void verb_bench(Session *session)
 	b.entry = amos_find_entry(b.open->model, "train");
 	Usage start = usage_now();
 	b.peers = run_peers(session, program_graph(program), b.open); // first, since they may fail
-	need_done(measure_peak(threads, &b.before));
+	need_done(measure_peak(threads, b.seconds, &b.before));
 	const double *nanoseconds = time_steps(&b);
-	need_done(measure_peak(threads, &b.after));
+	need_done(measure_peak(threads, b.seconds, &b.after));
 	Usage end = usage_now();
 	b.peak = (Peak){fmax(b.before.flops, b.after.flops), fmax(b.before.bytes, b.after.bytes)};
 	b.stolen = processors_used(end.stolen - start.stolen, &start, &end);

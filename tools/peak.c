@@ -10,6 +10,7 @@ enum { ITERATIONS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, ROUNDS = 6 };
 // since a virtual machine may see less of the cache than there is; but at most a quarter of the
 // free memory.
 enum { CACHES = 8, LEAST = 512, PART = 4 };
+static const double usual = 0.5; // seconds; the array is smaller if there are fewer
 
 // ---- kernels --------------------------------------------------------------------------
 
@@ -72,10 +73,10 @@ static void pass(char *const *buf, int64_t i, char *pad)
 
 // ---- the model ------------------------------------------------------------------------
 
-static double best_time(struct amos *open, int entry)
+static double best_time(struct amos *open, int entry, double seconds)
 {
-	double best = 1e9;
-	for (int i = 0; i <= ROUNDS; i++) {
+	double best = 1e9, begin = amos_now();
+	for (int i = 0; i < 2 || (i <= ROUNDS && amos_now() - begin < seconds); i++) {
 		double start = amos_now();
 		amos_call(open, &open->model->entries[entry], NULL, NULL);
 		double took = amos_now() - start;
@@ -84,17 +85,18 @@ static double best_time(struct amos *open, int entry)
 	return best;
 }
 
-static int64_t pieces(void)
+static int64_t pieces(double seconds)
 {
 	int64_t cached = CACHES * sysconf(_SC_LEVEL3_CACHE_SIZE) / PIECE,
 	        free = sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / PART / PIECE;
 	int64_t wanted = cached > LEAST ? cached : LEAST, most = free > 1 ? free : 1;
-	return wanted < most ? wanted : most;
+	int64_t count = wanted < most ? wanted : most;
+	return seconds < usual ? 1 + (int64_t)((double)count * seconds / usual) : count;
 }
 
-int measure_peak(int64_t threads, Peak *peak)
+int measure_peak(int64_t threads, double seconds, Peak *peak)
 {
-	const int64_t count = pieces(), bytes = 2 * count * PIECE;
+	const int64_t count = pieces(seconds), bytes = 2 * count * PIECE;
 	const struct amos_operand scratch = {.block = AMOS_BLOCK_SCRATCH};
 	const struct amos_kernel kernels[] = {
 	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = multiply},
@@ -110,8 +112,8 @@ int measure_peak(int64_t threads, Peak *peak)
 	int status = amos_open(&model, threads, 0, NULL, NULL, &open);
 	if (status)
 		return status;
-	peak->flops = MULTIPLIERS * peak_work() / best_time(open, 0);
-	peak->bytes = (double)bytes / best_time(open, 1);
+	peak->flops = MULTIPLIERS * peak_work() / best_time(open, 0, seconds);
+	peak->bytes = (double)bytes / best_time(open, 1, seconds);
 	amos_close(open);
 	return AMOS_DONE;
 }

@@ -10,7 +10,8 @@ typedef struct Peak {
 
 double peak_work(void); // runs multiply-adds on registers on this thread; returns their flops
 // Measures on as many threads as the runtime starts for `threads`, in half a second and memory of
-// 8 times the last cache, at least 512 MiB. Returns AMOS_DONE or an error code.
-int measure_peak(int64_t threads, Peak *);
+// 8 times the last cache, at least 512 MiB; both are less if `seconds` are fewer. Returns AMOS_DONE
+// or an error code.
+int measure_peak(int64_t threads, double seconds, Peak *);
 
 #endif

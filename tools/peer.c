@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char seconds[] = "3"; // that a peer is timed
 static const char *const names[] = {"torch", "ort"};
 
 // Returns the peer's name, and its Python in *python.
@@ -140,7 +139,7 @@ static Peer run_peer(Session *session, const char *value, const char *batch)
 	                         batch,
 	                         choice(session, OPT_loss, ""),
 	                         choice(session, OPT_threads, "0"),
-	                         seconds,
+	                         choice(session, OPT_seconds, "3"),
 	                         setting,
 	                         NULL};
 	int status = 0;
