@@ -7,7 +7,9 @@
 // one-sided differences there and equal the differences nearby. Status 1 if a gradient differs, is
 // missing, or contradicts ops.def. --report: one line per operator: name, tests that agree, tests,
 // largest error.
-// With AMOSC_LOOPS in the environment, short loops stay loops.
+// Many tests of an operator give the same graph and the same inputs, as the operator and its
+// function do: what agreed once is not computed again. With AMOSC_LOOPS in the environment, short
+// loops stay loops.
 #include "case.h"
 #include "files.h"
 #include "trial.h"
@@ -19,6 +21,8 @@
 static bool loops; // keep short loops
 
 static const char set[] = "test_data_set_0";
+
+static Table *agreed; // the text of a trial -> its outcome
 
 typedef struct Tally { // results per operator
 	const OpInfo *op;
@@ -66,6 +70,24 @@ static void check_active(const Model *m, const Data *data)
 	}
 }
 
+// Returns what decides the outcome of a trial: its graph, without the names of the file and of
+// nodes, and the inputs.
+static const char *trial_text(const Trial *t, const Tally *tally)
+{
+	Text text = {.arena = t->arena};
+	const char *line = strchr(graph_text(t->arena, t->with), '\n'), *end;
+	say(&text, "%s %d %d", tally->op->name, t->with->wide, t->with->plain);
+	for (; *line; line = end) {
+		end = strchrnul(line + 1, '\n');
+		const char *node = strstr(line, "  # ");
+		say(&text, "%.*s", (int)((node && node < end ? node : end) - line), line);
+	}
+	for (int s = 0; s < t->loss->slots.count; s++)
+		for (int64_t i = 0; i < count_of(&t->slot[s].shape); i++)
+			say(&text, " %llx", (unsigned long long)t->slot[s].i[i]);
+	return text.at;
+}
+
 static bool agrees(Trial *t)
 {
 	return trial_differences(t) && trial_compiled(t);
@@ -76,13 +98,18 @@ static Outcome check_trial(Trial *t, Tally *tally)
 {
 	if (!t->with)
 		return NOTHING;
+	uint64_t *outcome = table_cell_s(agreed, trial_text(t, tally));
+	if (*outcome)
+		return (Outcome)*outcome;
 	bool good = agrees(t);
 	if (good && t->kinks) {
 		trial_move(t);
 		good = agrees(t);
 	}
 	tally->worst = fmax(tally->worst, t->worst);
-	return !good ? OFF : t->moved ? AGREES_MOVED : AGREES;
+	if (good)
+		*outcome = t->moved ? AGREES_MOVED : AGREES;
+	return good ? (Outcome)*outcome : OFF;
 }
 
 static Outcome check_case(Arena *arena, const char *folder, const char *name, const char *op,
@@ -218,6 +245,7 @@ int main(int argc, char **argv)
 	Tally *all = NEWS(always, Tally, count);
 	for (int i = 0; i < count; i++)
 		all[i].op = &op[i];
+	agreed = table_new(always);
 	loops = getenv("AMOSC_LOOPS") != NULL;
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
