@@ -35,7 +35,7 @@ struct Arena {
 	struct Arena *outer, *inner, *next; // parent; last child; next sibling
 };
 
-enum { HEADER = 64, BLOCK = 1 << 16, LIMIT = 1 << 24 };
+enum { HEADER = 64, FIRST = 1 << 12, BLOCK = 1 << 16, LIMIT = 1 << 24 };
 _Static_assert(sizeof(Block) <= HEADER, "a block's header fits");
 
 Arena *arena_new(void)
@@ -107,8 +107,10 @@ void *take(Arena *arena, size_t bytes)
 	arena->bytes += bytes;
 	if (block && bytes <= block->room && start <= block->room - bytes)
 		return take_from(block, start, bytes);
-	// An ordinary block is a quarter of all so far, so big graphs take few blocks.
-	size_t room = MIN(MAX(arena->bytes / 4, (size_t)BLOCK), (size_t)LIMIT);
+	// The first blocks are small, because calloc() clears them and many arenas take little.
+	// Later ones are a quarter of all so far, so big graphs take few blocks.
+	size_t least = MIN(FIRST + 3 * arena->bytes, (size_t)BLOCK),
+	       room = MIN(MAX(arena->bytes / 4, least), (size_t)LIMIT);
 	size_t size = MAX(bytes, room);
 	spend(arena, COST_bytes, size);
 	arena->held += size;
