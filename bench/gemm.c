@@ -4,7 +4,7 @@
 //   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
 #include "passes.h"
 #include "emit.h"
-#include "amos.h"
+#include "runtime.h"
 #include "peak.h"
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@ install(TARGETS amosc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS bench/peer_torch bench/peer_ort DESTINATION lib/amosc/peers)
 install(FILES bench/peer.py bench/onnx_torch.py DESTINATION lib/amosc/peers)
 install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES driver/amosc.h runtime/amos.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h common/version.h
+install(FILES driver/amosc.h common/amos.h runtime/runtime.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)
 install(FILES ${PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/completions/amosc DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
@@ -16,8 +16,8 @@ install(FILES ${CMAKE_BINARY_DIR}/completions/_amosc DESTINATION ${CMAKE_INSTALL
 install(FILES ${CMAKE_BINARY_DIR}/completions/amosc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES LICENSE NOTICE THIRD_PARTY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The libraries that the runtime needs, as the layer `amos` lists them.
-get_target_property(NEEDED amos INTERFACE_LINK_LIBRARIES)
+# The libraries that the runtime needs, as the layer `amos_minimal` lists them.
+get_target_property(NEEDED amos_minimal INTERFACE_LINK_LIBRARIES)
 list(REMOVE_ITEM NEEDED abi common)
 list(TRANSFORM NEEDED REPLACE "^.*/lib([^/]+)\\.(so|a)$" "\\1")
 list(JOIN NEEDED " -l" AMOS_LIBS)

@@ -7,20 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "version.h"
+#include "amos.h"
 
 // ---- error.c: errors as values --------------------------------------------------------
 
-enum { // the exit statuses of the command
-	AMOS_DONE = 0,
-	AMOS_INPUT = 1,  // invalid data, checkpoint or option
-	AMOS_USAGE = 2,  // invalid command line
-	AMOS_MACHINE = 3 // system error: disk full, out of memory
-};
 // Separates the text of an error from how to fix it.
 #define AMOS_HELP "\nhelp: "
-const char *amos_error(void); // text of this thread's last error, one or a few lines; "" if none
-// Sets amos_error() and returns `status`.
+// amos_error() returns the text of a failure; statuses are those of amos.h, and exit statuses of
+// the command. Sets amos_error() and returns `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Returns the status for errno: AMOS_INPUT if the path is invalid, else AMOS_MACHINE.
 int amos_errno_status(void);
@@ -49,7 +43,7 @@ uint16_t amos_to_f16(double), amos_to_bf16(double);
 // backslash before x and two hexadecimal digits is written as \x5c, so different texts stay
 // different.
 size_t amos_visible(char *to, size_t room, const char *text, bool exact);
-void amos_restore(char *text); // reverses amos_visible(exact) in place
+void amos_unescape(char *text); // reverses amos_visible(exact) in place
 // Prints text that way. `indent` is printed before each line but the first, unless the line begins
 // with a blank.
 void amos_print(FILE *, const char *text, const char *indent);

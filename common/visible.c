@@ -61,7 +61,7 @@ size_t amos_visible(char *to, size_t room, const char *text, bool exact)
 	return count;
 }
 
-void amos_restore(char *text)
+void amos_unescape(char *text)
 {
 	char *to = text;
 	for (unsigned byte; *text; to++)

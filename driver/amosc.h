@@ -19,7 +19,7 @@
  */
 #ifndef AMOSC_H
 #define AMOSC_H
-#include "amos.h"
+#include "runtime.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -3,7 +3,7 @@
 // Invariant: all state is in the Session; an error unwinds to the caller's catch.
 #ifndef DRIVER_H
 #define DRIVER_H
-#include "amos.h"
+#include "runtime.h"
 #include "emit.h"
 #include "onnx.h"
 #include "passes.h"
@@ -226,6 +226,7 @@ typedef struct Program {
 	struct amos_data *data; // NULL: none
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
+	bool apart;             // the program also computes and applies gradients in separate entries
 	bool tuned;             // its entries' machines have choices
 	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
@@ -240,7 +241,7 @@ typedef struct Program {
 
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
-//               several batches make an update; with `weights` also run and eval:1; if it `runs`
+//               several batches make an update; gradient and update, if `apart`; with `weights` also run and eval:1; if it `runs`
 //               and no data are held out, no eval
 //   evaluation  eval, eval:N
 //   others      run or grad
@@ -287,11 +288,18 @@ const char *show_program(Session *, const char *where, const char *text, const c
 // Fails if `path` cannot be the output: its suffix does not fit the target, no runtime for the
 // target is installed, or --name is no identifier.
 void check_output(const Session *, const char *path);
-// Writes the object of a program that passed all passes: NAME.o, NAME.a, NAME.so or NAME.ptx, or
+// Sets which entries the program has for the output.
+void prepare_output(Program *, const char *path);
+// Writes the object of a program that passed all passes, and the header of a library: NAME.o, NAME.a, NAME.so or NAME.ptx, or
 // else an executable. Fails if it is a file that this process reads.
 void write_program(const Program *, const char *path);
 // Returns the path of the file `name` in the directory of installed files, or if this program is
 // not installed, `built`.
 const char *installed_file(Arena *, const char *name, const char *built);
+
+// ---- header.c -----------------------------------------------------------------------------
+
+// Returns the header of a compiled program whose model is PREFIX_model.
+const char *header_text(const Program *, const char *prefix);
 
 #endif

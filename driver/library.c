@@ -130,22 +130,17 @@ int amosc_eta(struct amosc *s, const char **json)
 
 // ---- programs -------------------------------------------------------------------------
 
-static Program *program_begun(Session *session, bool weights)
-{
-	Program *p = program_new(session, open_given(session));
-	p->weights = weights;
-	if (p->data)
-		attach_data(p);
-	return p;
-}
-
-static void compile(struct amosc *s)
+// `apart`: with separate entries for gradients and updates.
+static void compile(struct amosc *s, bool apart)
 {
 	if (s->session.purpose == FOR_REPORT)
 		fail_status(STATUS_USAGE, NULL, "a session for reports cannot compile");
 	if (s->open)
 		return;
-	Program *p = program_begun(begin(s), false);
+	Program *p = program_new(begin(s), open_given(&s->session));
+	p->apart = apart && s->session.purpose == FOR_TRAINING;
+	if (p->data)
+		attach_data(p);
 	s->open = open_program(p);
 	s->program = p;
 }
@@ -154,7 +149,7 @@ int amosc_compile(struct amosc *s, struct amos **open, struct amos_data **data)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		compile(s);
+		compile(s, true);
 		*open = s->open;
 		if (data)
 			*data = s->program->data;
@@ -169,7 +164,7 @@ static void compile_for(struct amosc *s, Purpose purpose, const char *call)
 		fail_status(STATUS_USAGE, NULL, "%s: the session has another purpose", call);
 	if (!chosen(&s->session, OPT_data))
 		fail_status(STATUS_USAGE, NULL, "%s: expected the option data", call);
-	compile(s);
+	compile(s, false);
 }
 
 int amosc_train(struct amosc *s, struct amos_result *result)
@@ -193,7 +188,7 @@ int amosc_eval(struct amosc *s, struct amos_result *result)
 	Catch catch;
 	if (!TRY(catch)) {
 		compile_for(s, FOR_EVALUATION, "amosc_eval");
-		need_done(amos_evaluate(s->open, s->program->data, result));
+		need_done(amos_evaluate_data(s->open, s->program->data, result));
 	}
 	return caught(&catch);
 }
@@ -217,8 +212,11 @@ int amosc_write(struct amosc *s, const char *path)
 		if (s->session.purpose != FOR_TRAINING)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_write: the session has another purpose");
-		Program *p = program_begun(begin(s), true);
 		check_output(&s->session, path);
+		Program *p = program_new(begin(s), open_given(&s->session));
+		prepare_output(p, path);
+		if (p->data)
+			attach_data(p);
 		run_passes(p, PASS_object);
 		write_program(p, path);
 	}

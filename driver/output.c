@@ -70,6 +70,13 @@ const char *installed_file(Arena *arena, const char *name, const char *built)
 	return built;
 }
 
+// True if the output has the runtime that needs libc alone: libraries offer nothing that needs
+// more.
+static bool is_minimal(const Session *session, OutputKind kind)
+{
+	return kind != EXECUTABLE || chosen(session, OPT_minimal);
+}
+
 // Returns the directory of the runtime for the target, from which trainers are linked.
 static const char *runtime_of(const Session *session, const char *path)
 {
@@ -84,9 +91,15 @@ static const char *runtime_of(const Session *session, const char *path)
 		     "alone: "
 		     "-o NAME.o",
 		     system);
-	bool minimal = chosen(session, OPT_minimal);
-	if (!minimal && access(format(arena, "%s/libamos.a", folder), R_OK))
-		fail(path, "the runtime for %s is the minimal one" HELP "give --minimal", system);
+	OutputKind kind = kind_of(path);
+	const char *needed = kind == SHARED_LIBRARY      ? "library"
+	                     : is_minimal(session, kind) ? "libamos_minimal.a"
+	                                                 : "program";
+	if (access(format(arena, "%s/%s", folder, needed), R_OK))
+		fail(path, "the runtime for %s is for %s alone" HELP "%s", system,
+		     kind == SHARED_LIBRARY ? "static programs" : "minimal programs",
+		     kind == SHARED_LIBRARY ? "build a static library, -o NAME.a"
+		                            : "give --minimal");
 	return folder;
 }
 
@@ -105,17 +118,31 @@ void check_output(const Session *session, const char *path)
 		runtime_of(session, path);
 }
 
+void prepare_output(Program *p, const char *path)
+{
+	bool gpu = target_writes_text(target_of(p->session));
+	p->weights = true;
+	p->apart = kind_of(path) != EXECUTABLE && !gpu;
+}
+
 void write_program(const Program *p, const char *path)
 {
 	const Session *session = p->session;
+	Arena *arena = session->arena;
 	OutputKind kind = kind_of(path);
 	need_done(amos_output_check(path));
 	const char *prefix = kind == EXECUTABLE ? "amos" : prefix_of(session, path);
+	const char *header =
+	    p->apart ? format(arena, "%.*s.h", (int)(strrchr(path, '.') - path), path) : NULL;
+	if (header)
+		need_done(amos_output_check(header));
 	write_output(p->object,
 	             &(Output){.kind = kind,
 	                       .path = path,
-	                       .symbol = format(session->arena, "%s_model", prefix),
+	                       .symbol = format(arena, "%s_model", prefix),
+	                       .header = header,
+	                       .text = header ? header_text(p, prefix) : NULL,
 	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
-	                       .minimal = chosen(session, OPT_minimal),
+	                       .minimal = is_minimal(session, kind),
 	                       .lld = AMOSC_LLD});
 }

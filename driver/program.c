@@ -306,9 +306,15 @@ static void pass_step(Program *p)
 	if (!train)
 		return;
 	const Graph *grad = train->unit.graph;
-	set_graph(train, step_pass(arena, grad, p->eta, &p->opt, false));
+	if (p->apart)
+		grad = gradient_slots(arena, grad);
+	set_graph(train, step_pass(arena, grad, p->eta, &p->opt, STEP_train));
 	if (p->opt.accumulate > 1)
-		add_entry(p, "gather", step_pass(arena, grad, p->eta, &p->opt, true));
+		add_entry(p, "gather", step_pass(arena, grad, p->eta, &p->opt, STEP_gather));
+	if (p->apart) {
+		add_entry(p, "gradient", step_pass(arena, grad, p->eta, &p->opt, STEP_gradient));
+		add_entry(p, "update", step_pass(arena, grad, p->eta, &p->opt, STEP_apply));
+	}
 	p->eta = NULL;
 }
 
@@ -352,6 +358,10 @@ static const Graph *join_entry(Program *p, Entry *e)
 	copy_values(to, joined.from, now, put_named_slot, &joined);
 	for (int i = 0; i < joined.from->outs.count; i++)
 		add_out(to, joined.from->outs.at[i].name, now[joined.from->outs.at[i].val]);
+	for (int i = 0; i < joined.from->stores.count; i++) {
+		Store store = joined.from->stores.at[i];
+		add_store(to, find_slot(to, joined.from->slots.at[store.slot].name), now[store.val]);
+	}
 	if (e->samples && !joined.fewer)
 		fail(e->unit.name, "no input has the batch size");
 	return to;
@@ -524,7 +534,7 @@ struct amos *open_object(Program *p, Arena *until)
 	model->identity = p->identity ? p->identity : "";
 	model->labels = p->labels ? copy_string(until, p->labels) : NULL;
 	struct amos *open;
-	need_done(amos_open(model, choice_count(session, OPT_threads, 0),
+	need_done(amos_open_slots(model, choice_count(session, OPT_threads, 0),
 	                    choice_count(session, OPT_seed, 0), first_contents,
 	                    (void *)program_graph(p), &open));
 	at_end(until, close_model, open);

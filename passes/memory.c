@@ -4,6 +4,7 @@
 // agree.
 #include "memory.h"
 #include <stdlib.h>
+#include <string.h>
 
 static void place_slots(Arena *arena, Plan *p)
 {
@@ -18,6 +19,9 @@ static void place_slots(Arena *arena, Plan *p)
 		} else if (s->kind == S_state) {
 			p->slot[i] = (Location){B_state, p->state_bytes};
 			p->state_bytes += bytes;
+		} else if (s->kind == S_grad) { // after its parameter
+			int of = find_slot(g, s->name + strlen(GRAD_OF));
+			p->slot[i] = (Location){B_grad, p->slot[of].offset};
 		} else {
 			p->slot[i] = (Location){B_param, p->param_bytes};
 			p->param_bytes += bytes;

@@ -174,8 +174,16 @@ bool opt_uses(const char *optimizer, const char *operand);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the
 // outputs, "loss", "accuracy" and checks remain. Needs opt_defaults. If several runs make one
 // update, NAME.sum holds the sum of their gradients, amos.left counts the remaining runs, and the
-// graph is that of the last run or, if `accumulates`, of the others, on the same slots.
-Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *, bool accumulates);
+// graph is that of the last run or, for STEP_gather, of the others, on the same slots.
+typedef enum StepPart {
+	STEP_train,    // gradients and update
+	STEP_gather,   // a run before the update, which only accumulates gradients
+	STEP_gradient, // gradients alone, of this run, stored in the slots of gradient_slots()
+	STEP_apply     // the update alone, from these slots
+} StepPart;
+Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *, StepPart);
+// Returns a copy with a slot, grad:NAME, for each gradient that it outputs.
+Graph *gradient_slots(Arena *, const Graph *);
 // Returns the bytes of state, which depend on the optimizer, hyperparameters and slot shapes.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 

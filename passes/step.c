@@ -9,8 +9,9 @@
 typedef struct Step {
 	Graph *graph;
 	const Opt *opt;
-	Ref t;            // number of this step, f64, from 1
-	bool accumulates; // a run before the update, which only accumulates gradients
+	const Eta *eta; // indexed by slot
+	Ref t;          // number of this step, f64, from 1
+	StepPart part;
 } Step;
 
 typedef struct Param {
@@ -27,7 +28,7 @@ static int slot_of(const Graph *g, Ref r)
 // Stores a value in runs that update.
 static void set(const Step *s, int slot, Ref value)
 {
-	if (!s->accumulates)
+	if (s->part != STEP_gather)
 		add_store(s->graph, slot, value);
 }
 
@@ -39,6 +40,18 @@ static Ref integer(Graph *g, int64_t x)
 static Ref steps_done(Graph *g)
 {
 	return put_state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
+}
+
+// Returns the slot of a gradient that entries hand to each other.
+static int gradient_slot(Graph *g, const char *out)
+{
+	int slot = find_slot(g, out);
+	const Slot *of = &g->slots.at[find_slot(g, out + strlen(GRAD_OF))];
+	return slot >= 0 ? slot
+	                 : add_slot(g, (Slot){.name = copy_string(g->arena, out),
+	                                      .kind = S_grad,
+	                                      .type = of->type,
+	                                      .shape = of->shape});
 }
 
 // Returns the number of runs before the next update.
@@ -239,45 +252,84 @@ static Ref put_run(void *context, Graph *g, const Val *v, const Ref *in)
 	return put_as(g, v, other);
 }
 
-Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, bool accumulates)
+Graph *gradient_slots(Arena *arena, const Graph *from)
 {
-	int64_t runs = opt->accumulate;
-	Graph *g = runs > 1 ? graph_like(arena, from) : graph_live(arena, from);
-	if (runs > 1)
-		copy_graph(g, from, NULL, put_run, &runs);
-	Step s = {.graph = g, .opt = opt, .accumulates = accumulates};
-	int nout = g->outs.count;
-	g->outs.count = 0;
-	g->from = add_node(g, "step", opt->name);
-	if (runs > 1) {
-		Ref left = runs_left(g, runs);
-		add_store(g, slot_of(g, left),
-		          accumulates ? put2(g, O_sub, left, integer(g, 1)) : integer(g, runs - 1));
-	}
-	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
-	set(&s, find_slot(g, "amos.step"), t);
-	s.t = put_cast(g, t, E_f64);
-	for (int i = 0; i < nout; i++) {
-		Out out = g->outs.at[i];
-		if (!starts_with(out.name, GRAD_OF)) {
-			if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
-			    starts_with(out.name, CHECK_OF))
+	Graph *g = graph_live(arena, from);
+	for (int i = 0; i < g->outs.count; i++)
+		if (starts_with(g->outs.at[i].name, GRAD_OF))
+			gradient_slot(g, g->outs.at[i].name);
+	return g;
+}
+
+// Returns the mean gradient over all runs of this update, the last of which has `gradient`. Other
+// runs store the sum.
+static Ref mean_gradient(const Step *s, int slot, Ref gradient)
+{
+	Graph *g = s->graph;
+	const Slot *of = &g->slots.at[slot];
+	Elem type = of->type;
+	Shape shape = of->shape;
+	const char *name = format(g->arena, "%s.sum", of->name);
+	Ref before = put_state(g, name, type, shape, NULL);
+	Ref sum = put2(g, O_add, before, gradient);
+	Ref none = put_broadcast(g, put_num(g, type, 0), shape);
+	add_store(g, slot_of(g, before), s->part == STEP_gather ? sum : none);
+	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
+}
+
+static bool is_kept_out(const char *name)
+{
+	return !strcmp(name, "loss") || !strcmp(name, "accuracy") || starts_with(name, CHECK_OF);
+}
+
+// Takes the gradients from the outputs of `from`, adds the step or the part of it, and leaves the
+// other outputs.
+static void add_step(Step *s, const Graph *from, bool several)
+{
+	Graph *g = s->graph;
+	for (int i = 0; i < from->outs.count; i++) {
+		const char *name = from->outs.at[i].name;
+		Out out = s->part == STEP_apply ? (Out){name, 0} : g->outs.at[i];
+		if (!starts_with(name, GRAD_OF)) {
+			if (s->part != STEP_apply && is_kept_out(name))
 				g->outs.at[g->outs.count++] = out;
 			continue;
 		}
-		int slot = find_slot(g, out.name + strlen(GRAD_OF));
-		if (runs > 1) { // the mean gradient over all runs of this update
-			const char *name = g->slots.at[slot].name;
-			Elem type = g->slots.at[slot].type;
-			Shape shape = g->slots.at[slot].shape;
-			name = format(arena, "%s.sum", name);
-			Ref before = put_state(g, name, type, shape, NULL);
-			Ref sum = put2(g, O_add, before, out.val);
-			Ref none = put_broadcast(g, put_num(g, type, 0), shape);
-			add_store(g, slot_of(g, before), accumulates ? sum : none);
-			out.val = put2(g, O_mul, sum, put_num(g, type, 1 / (double)runs));
+		int slot = find_slot(g, name + strlen(GRAD_OF));
+		if (s->part == STEP_gradient) {
+			add_store(g, gradient_slot(g, name), out.val);
+			continue;
 		}
-		update(&s, &(Param){slot, out.val, &eta[slot]});
+		if (s->part == STEP_apply)
+			out.val = put_slot(g, gradient_slot(g, name));
+		if (several)
+			out.val = mean_gradient(s, slot, out.val);
+		update(s, &(Param){slot, out.val, &s->eta[slot]});
 	}
-	return accumulates ? graph_live(arena, g) : g;
+}
+
+Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, StepPart part)
+{
+	int64_t runs = opt->accumulate;
+	bool several = runs > 1 && (part == STEP_train || part == STEP_gather);
+	bool fresh = several || part == STEP_apply;
+	Graph *g = fresh ? graph_like(arena, from) : graph_live(arena, from);
+	if (several)
+		copy_graph(g, from, NULL, put_run, &runs);
+	Step s = {.graph = g, .opt = opt, .eta = eta, .part = part};
+	g->outs.count = 0;
+	g->from = add_node(g, "step", opt->name);
+	if (several) {
+		Ref left = runs_left(g, runs);
+		add_store(g, slot_of(g, left),
+		          part == STEP_gather ? put2(g, O_sub, left, integer(g, 1))
+		                              : integer(g, runs - 1));
+	}
+	if (part != STEP_gradient) {
+		Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
+		set(&s, find_slot(g, "amos.step"), t);
+		s.t = put_cast(g, t, E_f64);
+	}
+	add_step(&s, from, several);
+	return part == STEP_train ? g : graph_live(arena, g);
 }

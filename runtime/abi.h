@@ -28,7 +28,8 @@ enum { // amos_operand.block
 	AMOS_BLOCK_SCRATCH,
 	AMOS_BLOCK_INPUT,
 	AMOS_BLOCK_OUTPUT,
-	AMOS_BLOCK_CONSTANT
+	AMOS_BLOCK_CONSTANT,
+	AMOS_BLOCK_GRADIENTS
 };
 
 enum { // amos_slot.kind
@@ -36,7 +37,8 @@ enum { // amos_slot.kind
 	AMOS_SLOT_PARAMETER,
 	AMOS_SLOT_FROZEN,
 	AMOS_SLOT_BUFFER,
-	AMOS_SLOT_STATE
+	AMOS_SLOT_STATE,
+	AMOS_SLOT_GRADIENT
 };
 
 extern const struct amos_model amos_model; // the one symbol of a compiled model

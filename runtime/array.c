@@ -92,7 +92,7 @@ void amos_blob_free(struct amos_blob *blob)
 
 // ---- arrays ---------------------------------------------------------------------------
 
-int64_t amos_count(int rank, const int64_t *dim)
+int64_t amos_elements(int rank, const int64_t *dim)
 {
 	int64_t count = 1;
 	for (int a = 0; a < rank; a++)
@@ -114,7 +114,7 @@ const char *amos_shape_text(char *to, size_t room, int type, int rank, const int
 
 int amos_array_reorder(struct amos_array *array, const char *where, bool swap, bool fortran)
 {
-	int64_t count = amos_count(array->rank, array->dim), index[10] = {0}, at = 0;
+	int64_t count = amos_elements(array->rank, array->dim), index[10] = {0}, at = 0;
 	size_t item = (size_t)amos_types[array->type].bytes, bytes = (size_t)count * item;
 	char *to = malloc(bytes + 1);
 	if (!to)
@@ -145,7 +145,7 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
                     size_t offset)
 {
 	size_t item = (size_t)amos_types[array->type].bytes;
-	int64_t count = amos_count(array->rank, array->dim);
+	int64_t count = amos_elements(array->rank, array->dim);
 	if (count < 0 || offset > blob->count || count > (int64_t)((blob->count - offset) / item))
 		return amos_fail(
 		    AMOS_INPUT,

@@ -34,7 +34,7 @@ static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 	for (int i = 0; i < rank_b; i++)
 		if (b[i] != 1)
 			y[m++] = b[i];
-	if (amos_count(n, x) != amos_count(m, y))
+	if (amos_elements(n, x) != amos_elements(m, y))
 		return false;
 	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
 }
@@ -45,7 +45,7 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
 	int rank = (int)to->rank;
-	int64_t count = amos_count(rank, to->dim), flat[] = {count / data->batch};
+	int64_t count = amos_elements(rank, to->dim), flat[] = {count / data->batch};
 	bool rows = rank && to->dim[0] == data->batch;
 	feed->constant = data->exact || amos_is_constant(data, rank, to->dim, from);
 	feed->per = feed->constant ? count : flat[0];
@@ -95,7 +95,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	double x[CHUNK];
 	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
-	int64_t count = amos_count(from->rank, from->dim);
+	int64_t count = amos_elements(from->rank, from->dim);
 	bool integer = amos_types[to->type].class != 'f';
 	if (amos_attachable(to->type, from->type, integer ? to->limit : 0))
 		return AMOS_DONE;
@@ -128,7 +128,7 @@ int amos_data_values(const struct amos_data *data, const char *input, int type, 
 	int status = check_values(data, &feed);
 	if (!status)
 		amos_convert(to, type, feed.from->bytes, feed.from->type,
-		             amos_count(feed.from->rank, feed.from->dim), feed.divide);
+		             amos_elements(feed.from->rank, feed.from->dim), feed.divide);
 	return status;
 }
 

@@ -44,7 +44,7 @@ bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim
                       const struct amos_array *array)
 {
 	if (!rank)
-		return amos_count(array->rank, array->dim) == 1;
+		return amos_elements(array->rank, array->dim) == 1;
 	return has_input_shape(rank, dim, array) && array->dim[0] != data->counted;
 }
 
@@ -152,7 +152,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 	bool first = true;
 	for (int i = 0; !status && !data->exact && i < n; i++) {
 		const struct amos_array *array = samples_of(data, &inputs[i]);
-		int64_t elements = amos_count(inputs[i].rank, inputs[i].dim),
+		int64_t elements = amos_elements(inputs[i].rank, inputs[i].dim),
 		        per = elements / data->batch;
 		if (!array || !array->rank || elements < 0)
 			continue;

@@ -4,8 +4,9 @@
 // Format, little endian: struct head; for each slot that is not an input, a struct record and its
 // name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc covers all
 // bytes before params (with itself 0); the other checksums cover their blocks. Before the first
-// step both blocks are left out: they are as amos_open() makes them. Every format from 3 on begins
-// with its number in head.magic and head.version; format 2 lacks head.version and is read, too.
+// step both blocks are left out: they are as amos_open_slots() makes them. Every format from 3 on
+// begins with its number in head.magic and head.version; format 2 lacks head.version and is read,
+// too.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,11 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 	return amos_crc(AMOS_CRC32, 0, at, (size_t)bytes);
 }
 
+static bool is_saved(const struct amos_slot *slot)
+{
+	return slot->kind != AMOS_SLOT_INPUT && slot->kind != AMOS_SLOT_GRADIENT;
+}
+
 // ---- writing --------------------------------------------------------------------------
 
 // Fails if the disk has no room for a file of `bytes` bytes. The room stays the file's if the file
@@ -47,33 +53,40 @@ static bool reserve(FILE *to, int64_t bytes)
 	       (errno != ENOSPC && errno != EDQUOT && errno != EFBIG);
 }
 
-// Writes a checkpoint with the two blocks, which have `params` and `state` bytes or are left out.
-static int save(const struct amos *m, const char *path, const struct amos_position *point,
-                const char *identity, int64_t params, int64_t state)
+struct amos_position amos_start_position(void)
+{
+	static const struct amos_held none = {-1, INFINITY, NAN};
+	return (struct amos_position){.held = none, .best = none};
+}
+
+static int64_t header_bytes(const struct amos_model *model, const char *identity)
+{
+	int64_t bytes = (int64_t)(sizeof(struct head) + strlen(identity));
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (is_saved(&model->slots[i]))
+			bytes += (int64_t)(sizeof(struct record) + strlen(model->slots[i].name));
+	return (bytes + 63) / 64 * 64;
+}
+
+// Writes the header of a checkpoint, of header_bytes() zeros, whose blocks have `params` and
+// `state` bytes.
+static void write_header(char *header, const struct amos *m, const struct amos_position *point,
+                         const char *identity, int64_t params, int64_t state)
 {
 	const struct amos_model *model = m->model;
-	struct head head = {.point = *point,
+	struct head head = {.version = AMOS_VERSION,
+	                    .bytes = header_bytes(model, identity),
+	                    .point = *point,
 	                    .params = params,
 	                    .state = state,
 	                    .identity = (int64_t)strlen(identity),
 	                    .crc_params = crc_of(m->params, params),
 	                    .crc_state = crc_of(m->state, state)};
+	char *at = header + sizeof head;
 	memcpy(head.magic, magic, sizeof magic);
-	strncpy(head.version, AMOS_VERSION, sizeof head.version - 1);
-	head.bytes = (int64_t)sizeof head + head.identity;
-	for (int64_t i = 0; i < model->nslots; i++)
-		if (model->slots[i].kind != AMOS_SLOT_INPUT) {
-			head.nslots++;
-			head.bytes +=
-			    (int64_t)(sizeof(struct record) + strlen(model->slots[i].name));
-		}
-	head.bytes = (head.bytes + 63) / 64 * 64;
-	char *header = calloc(1, (size_t)head.bytes), *at = header + sizeof head;
-	if (!header)
-		return amos_no_memory(path);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
-		if (s->kind == AMOS_SLOT_INPUT)
+		if (!is_saved(s))
 			continue;
 		struct record record = {.offset = s->offset,
 		                        .kind = s->kind,
@@ -83,20 +96,33 @@ static int save(const struct amos *m, const char *path, const struct amos_positi
 		memcpy(record.dim, s->dim, sizeof record.dim);
 		at = mempcpy(at, &record, sizeof record);
 		at = mempcpy(at, s->name, (size_t)record.name);
+		head.nslots++;
 	}
 	memcpy(at, identity, (size_t)head.identity);
 	memcpy(header, &head, sizeof head);
 	head.crc = crc_of(header, head.bytes);
 	memcpy(header, &head, sizeof head);
+}
+
+// Writes a checkpoint with the two blocks, which have `params` and `state` bytes or are left out.
+static int save(const struct amos *m, const char *path, const struct amos_position *point,
+                const char *identity, int64_t params, int64_t state)
+{
+	const struct amos_model *model = m->model;
+	int64_t bytes = header_bytes(model, identity);
+	char *header = calloc(1, (size_t)bytes);
+	if (!header)
+		return amos_no_memory(path);
+	write_header(header, m, point, identity, params, state);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
-	if (!status && !reserve(file.to, head.bytes + model->params + model->state)) {
+	if (!status && !reserve(file.to, bytes + model->params + model->state)) {
 		status = amos_fail_errno("write", path);
 		amos_file_drop(&file);
 	}
 	if (!status) {
 		// The stream remembers errors; amos_file_keep() checks for them.
-		fwrite(header, 1, (size_t)head.bytes, file.to);
+		fwrite(header, 1, (size_t)bytes, file.to);
 		fwrite(m->params, 1, (size_t)params, file.to);
 		fwrite(m->state, 1, (size_t)state, file.to);
 		status = amos_file_keep(&file);
@@ -105,16 +131,52 @@ static int save(const struct amos *m, const char *path, const struct amos_positi
 	return status;
 }
 
-int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
-              const char *identity)
+int amos_checkpoint_save(const struct amos *m, const char *path, const struct amos_position *point,
+                         const char *identity)
 {
 	return save(m, path, point, identity, m->model->params, m->model->state);
 }
 
-int amos_save_start(const struct amos *m, const char *path, const struct amos_position *point,
-                    const char *identity)
+int amos_checkpoint_save_start(const struct amos *m, const char *path,
+                               const struct amos_position *point, const char *identity)
 {
 	return save(m, path, point, identity, 0, 0);
+}
+
+// ---- writing for other programs -------------------------------------------------------
+
+static struct amos_position position_of(const struct amos *m)
+{
+	struct amos_position point = amos_start_position();
+	point.step = amos_steps(m);
+	return point;
+}
+
+int amos_save(const struct amos *m, const char *path)
+{
+	struct amos_position point = position_of(m);
+	return amos_checkpoint_save(m, path, &point, m->model->identity);
+}
+
+int64_t amos_checkpoint_bytes(const struct amos *m)
+{
+	const struct amos_model *model = m->model;
+	return header_bytes(model, model->identity) + model->params + model->state;
+}
+
+int amos_store(const struct amos *m, void *to, int64_t bytes)
+{
+	const struct amos_model *model = m->model;
+	struct amos_position point = position_of(m);
+	int64_t header = header_bytes(model, model->identity);
+	if (bytes < amos_checkpoint_bytes(m))
+		return amos_fail(AMOS_INPUT, "amos_store: expected room for %lld bytes, found %lld",
+		                 (long long)amos_checkpoint_bytes(m), (long long)bytes);
+	memset(to, 0, (size_t)header);
+	write_header(to, m, &point, model->identity, model->params, model->state);
+	memcpy((char *)to + header, m->params, (size_t)model->params);
+	memcpy((char *)to + header + model->params, m->state, (size_t)model->state);
+	return AMOS_DONE;
 }
 
 // ---- reading --------------------------------------------------------------------------
@@ -195,13 +257,12 @@ static int read_head(struct amos_checkpoint *c, struct head *head, size_t *bytes
 	return AMOS_DONE;
 }
 
-static int read_file(struct amos_checkpoint *c)
+// Lists what is in the bytes of a checkpoint, c->file.
+static int read_slots(struct amos_checkpoint *c)
 {
 	struct head head;
 	size_t size;
-	int status = amos_blob_open(c->path, false, &c->file);
-	if (!status)
-		status = read_head(c, &head, &size);
+	int status = read_head(c, &head, &size);
 	if (status)
 		return status;
 	c->point = head.point;
@@ -221,7 +282,7 @@ static int read_file(struct amos_checkpoint *c)
 		bool sound = r.rank >= 0 && r.rank <= 10 && r.type >= 0 && r.type < AMOS_TYPES &&
 		             r.name >= 0 && r.name <= head.bytes - at && r.offset >= 0 &&
 		             (c->start || r.offset <= block);
-		int64_t count = sound ? amos_count(r.rank, r.dim) : -1;
+		int64_t count = sound ? amos_elements(r.rank, r.dim) : -1;
 		if (count < 0 ||
 		    (!c->start && count > (block - r.offset) / amos_types[r.type].bytes))
 			return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
@@ -266,7 +327,9 @@ int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **t
 	struct amos_checkpoint *c = *to = calloc(1, sizeof *c);
 	if (c)
 		c->path = file_of(path, last);
-	int status = c && c->path ? read_file(c) : amos_no_memory(path);
+	int status = c && c->path ? amos_blob_open(c->path, false, &c->file) : amos_no_memory(path);
+	if (!status)
+		status = read_slots(c);
 	if (status) {
 		amos_checkpoint_close(c);
 		*to = NULL;
@@ -295,7 +358,7 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 	int64_t count = 0;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		if (slot->kind == AMOS_SLOT_INPUT)
+		if (!is_saved(slot))
 			continue;
 		int at = amos_index(slot->name, c->slots, c->count, sizeof *c->slots);
 		if (at < 0)
@@ -317,7 +380,7 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 	}
 	for (int64_t i = 0; count != c->count && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
-		if (slot < 0 || model->slots[slot].kind == AMOS_SLOT_INPUT)
+		if (slot < 0 || !is_saved(&model->slots[slot]))
 			return amos_fail(AMOS_INPUT,
 			                 "%s: of another model or optimizer: it has '%s', which "
 			                 "this model lacks",
@@ -350,5 +413,33 @@ int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 		memcpy(amos_slot_bytes(m, slot), c->slots[i].array.bytes,
 		       (size_t)model->slots[slot].bytes);
 	}
+	return status;
+}
+
+int amos_load(struct amos *m, const char *path)
+{
+	struct amos_checkpoint *c;
+	int status = amos_checkpoint_open(path, false, &c);
+	if (!status)
+		status = amos_checkpoint_load(c, m);
+	amos_checkpoint_close(c);
+	return status;
+}
+
+int amos_restore(struct amos *m, const void *from, int64_t bytes)
+{
+	struct amos_checkpoint *c = calloc(1, sizeof *c);
+	if (c)
+		c->path = strdup("amos_restore");
+	if (!c || !c->path) {
+		amos_checkpoint_close(c);
+		return amos_no_memory("amos_restore");
+	}
+	c->file = (struct amos_blob){(void *)from, bytes < 0 ? 0 : (size_t)bytes, false};
+	int status = read_slots(c);
+	if (!status)
+		status = amos_checkpoint_load(c, m);
+	c->file = (struct amos_blob){0}; // the caller's
+	amos_checkpoint_close(c);
 	return status;
 }

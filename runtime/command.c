@@ -202,7 +202,7 @@ int amos_command(const char *dir, int *argc, char ***argv)
 	char *at = *argv ? (char *)(*argv + n + 1) : NULL;
 	for (size_t i = 0; at && i < n; i++) {
 		(*argv)[i] = strcpy(at, command->words[i]);
-		amos_restore(at);
+		amos_unescape(at);
 		at += strlen(at) + 1;
 	}
 	if (*argv)

@@ -79,7 +79,7 @@ int amos_constant(struct amos *m, const struct amos_data *data, struct amos_cons
 	if (at < 0)
 		return AMOS_DONE;
 	const struct amos_slot *slot = &model->slots[at];
-	int64_t count = amos_count((int)slot->rank, slot->dim);
+	int64_t count = amos_elements((int)slot->rank, slot->dim);
 	struct tally t = {
 	    .slot = slot, .bytes = amos_slot_bytes(m, at), .per = count / data->batch};
 	t.cells = is_label(&t) ? slot->limit : t.per;

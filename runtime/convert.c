@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-const struct amos_type amos_types[AMOS_TYPES] = {
+const struct amos_element amos_types[AMOS_TYPES] = {
 #define T(name, ctype, bytes, cls, onnx) {#name, bytes, cls},
 #include "types.def"
 #undef T

@@ -48,9 +48,35 @@ static void record(struct amos_spans *spans, const struct amos_kernel *k, int64_
 			    (struct amos_span){k, i, parts[i].begin, parts[i].end};
 }
 
+struct task { // a launch, for the caller's threads
+	const struct amos *m;
+	const struct amos_kernel *kernel;
+	char *const *buf;
+};
+
+static void run_worker(void *task, int64_t i, int64_t thread)
+{
+	const struct task *t = task;
+	int64_t local = round_up(t->m->model->local, ALIGN);
+	t->kernel->code(t->buf, i, t->m->local + thread * local);
+}
+
+static int launch_on_caller(struct amos *m, const struct amos_kernel *k, char *const *buf)
+{
+	struct task task = {m, k, buf};
+	if (is_small(k))
+		for (int64_t i = 0; i < k->workers; i++)
+			run_worker(&task, i, 0);
+	else
+		m->parallel_for(m->context, k->workers, run_worker, &task);
+	return AMOS_DONE;
+}
+
 static int launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
+	if (m->parallel_for)
+		return launch_on_caller(m, k, buf);
 	bool alone = m->threads == 1 || is_small(k);
 	int64_t threads = alone ? 1 : m->threads;
 	int64_t start = m->nanoseconds || m->spans ? amos_nanoseconds() : 0;
@@ -113,6 +139,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	struct amos_run run = {
 	    .params = m->params,
 	    .state = m->state,
+	    .gradients = m->gradients,
 	    .scratch = m->scratch,
 	    .inputs = chosen(m->given_inputs, m->inputs, inputs, m->ninputs),
 	    .outputs = chosen(m->given_outputs, m->outputs + first, outputs, entry->nouts),
@@ -144,9 +171,10 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 void *amos_slot_bytes(const struct amos *m, int64_t slot)
 {
 	const struct amos_slot *s = &m->model->slots[slot];
-	return s->kind == AMOS_SLOT_INPUT   ? m->inputs[s->offset]
-	       : s->kind == AMOS_SLOT_STATE ? m->state + s->offset
-	                                    : m->params + s->offset;
+	return s->kind == AMOS_SLOT_INPUT      ? m->inputs[s->offset]
+	       : s->kind == AMOS_SLOT_STATE    ? m->state + s->offset
+	       : s->kind == AMOS_SLOT_GRADIENT ? m->gradients + s->offset
+	                                       : m->params + s->offset;
 }
 
 void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
@@ -233,8 +261,11 @@ static bool take_memory(struct amos *m)
 	b->batch = lay_batch(m);
 	b->total = b->params + b->state + b->scratch + b->pads + b->batch;
 	// Pages are zero, and committed when first touched.
-	const int64_t bytes[] = {b->params, b->state, b->scratch, b->pads, b->batch};
-	char **const blocks[] = {&m->params, &m->state, &m->scratch, &m->local, &m->batch};
+	// Gradients come last and do not count: only some programs touch them.
+	const int64_t bytes[] = {b->params, b->state, b->scratch,
+	                         b->pads,   b->batch, model->gradients};
+	char **const blocks[] = {&m->params, &m->state, &m->scratch,
+	                         &m->local,  &m->batch, &m->gradients};
 	m->bytes = PAGE; // mmap() of nothing fails
 	for (int k = 0; k < COUNT(bytes); k++)
 		m->bytes += round_up(bytes[k], PAGE);
@@ -248,6 +279,8 @@ static bool take_memory(struct amos *m)
 	for (int k = 0; k < COUNT(bytes); at += round_up(bytes[k++], PAGE))
 		*blocks[k] = at;
 	lay_batch(m);
+	if (!amos_list_slots(m))
+		return false;
 	m->pool = amos_pool_open(m->threads, m->local, local);
 	if (!m->pool)
 		return false;
@@ -264,8 +297,8 @@ int64_t amos_threads(int64_t threads)
 	return threads < THREADS ? threads : THREADS;
 }
 
-int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
-              const void *(*init)(void *, int64_t), void *context, struct amos **to)
+int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t seed,
+                    const void *(*init)(void *, int64_t), void *context, struct amos **to)
 {
 	*to = NULL;
 	if (model->abi != AMOS_ABI)
@@ -345,5 +378,6 @@ void amos_close(struct amos *m)
 	free(m->given_inputs);
 	free(m->given_outputs);
 	free(m->first_out);
+	free(m->slots);
 	free(m);
 }

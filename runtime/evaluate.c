@@ -48,7 +48,7 @@ double amos_mean(const struct amos_mean *mean)
 	return mean->samples && !isnan(mean->sum) ? mean->sum / (double)mean->samples : NAN;
 }
 
-int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
+int amos_evaluate_data(struct amos *m, const struct amos_data *data, struct amos_result *result)
 {
 	const struct amos_model *model = m->model;
 	const struct amos_entry *entry;

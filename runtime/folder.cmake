@@ -1,6 +1,6 @@
 # folder.cmake: makes the runtime's directory, lib/amosc/SYSTEM: what trainers are linked from, on machines without a C compiler.
 # Besides the runtime's archives it has the libraries that trainers include, the objects that begin and end a program, and
-# lld's arguments for a program and a shared library: `program` and `library`, and those of the minimal runtime.
+# lld's arguments for a program, one with the minimal runtime, and a shared library: `program`, `program.minimal`, `library`.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -dumpmachine OUTPUT_VARIABLE SYSTEM OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REGEX REPLACE "^([^-]+)-(.*-)?linux(-gnu)?$" "\\1-linux-gnu" SYSTEM "${SYSTEM}")
 set(AMOSC_SYSTEM ${SYSTEM} CACHE STRING "System that the runtime is for, such as aarch64-linux-gnu")
@@ -38,18 +38,12 @@ else()
   get_filename_component(tls ${loader} NAME) # it has __tls_get_addr, which code of Arm and RISC-V calls
   set(LIBRARIES "--as-needed -L${libc} -L/lib64 -L/usr/lib64 -l:libm.so.6 -l:libc.so.6 -l:${tls} libc_nonshared.a libgcc.a")
   set(PROGRAM "-pie ${loader} Scrt1.o crtbeginS.o crtendS.o ${ALWAYS} libamos_main.a")
-  set(LIBRARY "-shared -Bsymbolic crtbeginS.o crtendS.o ${ALWAYS} --whole-archive")
   file(WRITE ${FOLDER}/program.minimal "${PROGRAM} libamos_minimal.a ${LIBRARIES}\n")
-  file(WRITE ${FOLDER}/library.minimal "${LIBRARY} libamos_minimal.a --no-whole-archive ${LIBRARIES}\n")
+  file(WRITE ${FOLDER}/library "-shared -Bsymbolic crtbeginS.o crtendS.o ${ALWAYS} --whole-archive libamos_minimal.a "
+    "--no-whole-archive ${LIBRARIES}\n")
 endif()
-if(AMOSC_COMPILER) # a shared library cannot include Debian's static ones, which are for programs
+if(AMOSC_COMPILER)
   take(libz.a libjansson.a)
-  get_filename_component(z ${LIBZ} REALPATH)
-  get_filename_component(jansson ${LIBJANSSON} REALPATH)
-  # By the names that stay when the libraries are updated.
-  string(REGEX REPLACE "(\\.so\\.[0-9]+).*$" "\\1" z "${z}")
-  string(REGEX REPLACE "(\\.so\\.[0-9]+).*$" "\\1" jansson "${jansson}")
   file(WRITE ${FOLDER}/program "${PROGRAM} libamos.a libjansson.a libz.a ${LIBRARIES}\n")
-  file(WRITE ${FOLDER}/library "${LIBRARY} libamos.a --no-whole-archive ${LIBRARIES} ${jansson} ${z}\n")
 endif()
 install(DIRECTORY ${FOLDER} DESTINATION lib/amosc)

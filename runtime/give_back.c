@@ -1,7 +1,7 @@
 // give_back.c: gives memory back to the system that opening a model needed and running does not.
 // It is what the allocator keeps of freed memory, and pages of files, which the system reads again
 // if they are used: the model and its data, the first weights of a compiled trainer, code.
-#include "amos.h"
+#include "runtime.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -48,7 +48,7 @@ static void describe_feed(char **text, const struct amos_feed *feed)
 		amos_append(text, "%ds\n", feed->source->fill);
 		return;
 	}
-	int64_t bytes = amos_count(a->rank, a->dim) * amos_types[a->type].bytes;
+	int64_t bytes = amos_elements(a->rank, a->dim) * amos_types[a->type].bytes;
 	amos_append(text, "%s, content %016llx",
 	            amos_shape_text(shape, sizeof shape, a->type, a->rank, a->dim),
 	            (unsigned long long)hash_content(a->bytes, (size_t)bytes));

@@ -1,6 +1,6 @@
 // main.c: implements the verbs of a compiled trainer as a command.
-// Options come from options.def through getopt_long(). Results go to standard output, all else to standard
-// error; no file appears half written.
+// Options come from options.def through getopt_long(). Results go to standard output, all else to
+// standard error; no file appears half written.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
@@ -96,7 +96,8 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	struct amos *m = NULL;
 	struct amos_data *data = NULL;
 	struct amos_checkpoint *checkpoint = NULL;
-	int status = amos_open(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
+	int status =
+	    amos_open_slots(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
 	if (!status && m->threads_missing && !o->quiet)
 		fprintf(stderr, "note: %lld threads could not be started\n",
 		        (long long)m->threads_missing);
@@ -200,7 +201,7 @@ static int verb_train(struct command *c)
 static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 {
 	struct amos_result result;
-	int status = amos_evaluate(m, data, &result);
+	int status = amos_evaluate_data(m, data, &result);
 	if (status)
 		return status;
 	int64_t left = amos_data_eval_samples(data) - result.eval_samples;

@@ -8,7 +8,7 @@ static double mean_over(const struct amos_data *data, const struct amos_array *a
                         int64_t ignore)
 {
 	enum { MANY = 1 << 20 };
-	int64_t count = amos_count(array->rank, array->dim);
+	int64_t count = amos_elements(array->rank, array->dim);
 	if (!data->exact && array->rank)
 		count = (int64_t)((double)count * data->split);
 	double sum = 0;

@@ -1,7 +1,7 @@
 // memory.c: ends the program with one message and status 3 if an allocation fails.
 // Replaces libc's allocator for all libraries of the process (jansson, LLVM), so none has
 // to handle failure and none aborts. The message needs no memory; temporary files are removed.
-#include "amos.h"
+#include "runtime.h"
 #include <errno.h>
 #include <malloc.h>
 #include <stdatomic.h>

@@ -42,7 +42,7 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 static char *npy_bytes(const struct amos_array *array, size_t *count)
 {
 	int type = array->type == AMOS_bf16 ? AMOS_f32 : array->type;
-	int64_t elements = amos_count(array->rank, array->dim);
+	int64_t elements = amos_elements(array->rank, array->dim);
 	char shape[256] = "", header[512];
 	for (int a = 0, at = 0; a < array->rank; a++)
 		at += snprintf(shape + at, sizeof shape - (size_t)at, "%lld,%s",

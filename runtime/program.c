@@ -11,6 +11,8 @@ static char *address(const struct amos_run *run, const struct amos_operand *o)
 		return run->params + o->offset;
 	case AMOS_BLOCK_STATE:
 		return run->state + o->offset;
+	case AMOS_BLOCK_GRADIENTS:
+		return run->gradients + o->offset;
 	case AMOS_BLOCK_SCRATCH:
 		return run->scratch + o->offset;
 	case AMOS_BLOCK_INPUT:

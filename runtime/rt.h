@@ -1,7 +1,7 @@
 // rt.h: declares what the runtime's files share, private to the runtime.
 #ifndef RT_H
 #define RT_H
-#include "amos.h"
+#include "runtime.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,12 +16,12 @@ enum { // types.def
 #undef T
 	AMOS_TYPES
 };
-struct amos_type {
+struct amos_element {
 	const char *name;
 	int bytes;
 	char class; // f i u b
 };
-extern const struct amos_type amos_types[AMOS_TYPES];
+extern const struct amos_element amos_types[AMOS_TYPES];
 
 // Converts n elements; results that are floats are divided by `divide`. Returns -1, or the index of
 // the first value that `to_type` cannot hold: out of range, or, for an integer type, a fraction or
@@ -52,8 +52,8 @@ void amos_blob_free(struct amos_blob *);
 // Writes the type and shape, such as f32[2,?], to `to` and returns `to`; negative dimensions print
 // as "?".
 const char *amos_shape_text(char *to, size_t room, int type, int rank, const int64_t *dim);
-int64_t amos_count(int rank,
-                   const int64_t *dim); // number of elements; -1: negative dimension or too many
+int64_t amos_elements(int rank,
+                      const int64_t *dim); // number of elements; -1: negative dimension or too many
 // Moves the blob into the array, whose type, rank and dim are set; its elements begin at `offset`
 // (copied if unaligned). If the array is longer than the blob, the caller still owns the blob.
 // `where` names the file in messages.
@@ -171,6 +171,9 @@ int amos_command_keep(const char *dir, const struct amos_model *, const struct a
 void amos_mean_add(struct amos_mean *, const struct amos *, const struct amos_entry *,
                    const char *out, int64_t samples);
 double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was NaN
+
+// api.c: lists the slots by kind in amos.slots; false: out of memory.
+bool amos_list_slots(struct amos *);
 
 bool amos_stopping(void); // true if a signal requested a stop
 // Computes the best constant prediction for the evaluated samples: the labels' frequencies, or the

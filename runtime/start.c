@@ -1,5 +1,5 @@
 // start.c: defines main() of a compiled trainer.
-#include "amos.h"
+#include "runtime.h"
 
 int main(int argc, char **argv)
 {

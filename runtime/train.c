@@ -83,7 +83,7 @@ static int save(struct training *t, const char *path)
 {
 	t->save_time = amos_now();
 	int status = amos_log_sync(&t->log); // the log has every step of the checkpoint
-	return status ? status : amos_save(t->m, path, &t->point, t->identity);
+	return status ? status : amos_checkpoint_save(t->m, path, &t->point, t->identity);
 }
 
 // Until the first evaluation, the last checkpoint is also the best: one file with two names.
@@ -104,7 +104,7 @@ static int evaluate(struct training *t)
 {
 	struct amos_result r;
 	t->point.owing = 1;
-	int status = amos_evaluate(t->m, t->data, &r);
+	int status = amos_evaluate_data(t->m, t->data, &r);
 	if (status || interrupts)
 		return status;
 	t->point.owing = 0;
@@ -299,8 +299,8 @@ static int open_run(struct training *t)
 		return status;
 	status = amos_log_sync(&t->log);
 	if (!status)
-		status =
-		    (o->fresh ? amos_save_start : amos_save)(t->m, t->last, &t->point, t->identity);
+		status = (o->fresh ? amos_checkpoint_save_start
+		                   : amos_checkpoint_save)(t->m, t->last, &t->point, t->identity);
 	return status ? status : name_best(t);
 }
 
@@ -385,12 +385,11 @@ static int compare(struct training *t)
 int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
                struct amos_result *result)
 {
-	struct amos_held none = {-1, INFINITY, NAN};
 	struct training t = {.m = m,
 	                     .data = data,
 	                     .options = options,
 	                     .folder = -1,
-	                     .point = {.held = none, .best = none},
+	                     .point = amos_start_position(),
 	                     .result = result};
 	*result = (struct amos_result){.loss = NAN,
 	                               .accuracy = NAN,

@@ -47,7 +47,7 @@ static Graph *step_of(Arena *arena, const Eta *eta, Elem type, Opt *opt)
 	int grad = add_slot(g, (Slot){.name = "g", .kind = S_input, .type = type, .shape = shape});
 	add_out(g, "grad:theta", put_slot(g, grad));
 	opt_defaults(arena, opt);
-	return step_pass(arena, g, eta, opt, false);
+	return step_pass(arena, g, eta, opt, STEP_train);
 }
 
 static Graph *step_graph(Arena *arena, const json_t *c, Elem type)

@@ -52,6 +52,13 @@ void *memcpy(void *to, const void *from, size_t n)
 	return to;
 }
 
+void *memset(void *to, int byte, size_t n)
+{
+	for (char *a = to; n; n--)
+		*a++ = (char)byte;
+	return to;
+}
+
 void *memmove(void *to, const void *from, size_t n)
 {
 	char *a = to;

@@ -11,7 +11,7 @@
 static struct amos *open_line(const struct amos_model *model)
 {
 	struct amos *m;
-	CHECK(!amos_open(model, 1, 5, NULL, NULL, &m), "open");
+	CHECK(!amos_open_slots(model, 1, 5, NULL, NULL, &m), "open");
 	return m;
 }
 
@@ -34,7 +34,7 @@ static void there_and_back(void)
 	float w[3] = {3, 1, 4};
 	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
 	*(int64_t *)amos_slot_bytes(m, 4) = 12;
-	CHECK(!amos_save(m, "good.ckpt", &point, "model\tline\n"), "save");
+	CHECK(!amos_checkpoint_save(m, "good.ckpt", &point, "model\tline\n"), "save");
 	CHECK(!load(other, "good.ckpt", &read), "load");
 	CHECK(!memcmp(&point, &read, sizeof point), "where it stands");
 	CHECK(!memcmp(amos_slot_bytes(other, 2), w, sizeof w) &&
@@ -155,7 +155,7 @@ static void without_version(void)
 	size_t size;
 	int64_t head;
 	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
-	CHECK(!amos_save(m, "new.ckpt", &point, "a line"), "save");
+	CHECK(!amos_checkpoint_save(m, "new.ckpt", &point, "a line"), "save");
 	char *bytes = read_file(arena, "new.ckpt", &size);
 	memcpy(&head, bytes + BYTES, sizeof head);
 	memmove(bytes + VERSION, bytes + CRC,
@@ -190,7 +190,7 @@ static void start(void)
 	const float before[] = {5, 6, 7};
 	size_t all, few;
 	memcpy(amos_slot_bytes(m, 2), before, sizeof before);
-	CHECK(!amos_save_start(m, "start.ckpt", &point, "model\tline\n"), "save");
+	CHECK(!amos_checkpoint_save_start(m, "start.ckpt", &point, "model\tline\n"), "save");
 	CHECK(!load(m, "start.ckpt", &read) && !memcmp(&point, &read, sizeof point), "load");
 	CHECK(!memcmp(amos_slot_bytes(m, 2), before, sizeof before), "no weights are loaded");
 	CHECK(!amos_checkpoint_open("start.ckpt", true, &c) && c->start && c->count == 4 &&
@@ -263,7 +263,7 @@ static void killed(void)
 				point.step++;
 				for (int i = 0; i < 1 << 16; i++)
 					state[i] = point.step;
-				if (amos_save(m, "killed.ckpt", &point, ""))
+				if (amos_checkpoint_save(m, "killed.ckpt", &point, ""))
 					_exit(1);
 			}
 		}

@@ -55,7 +55,7 @@ static int attach(int exact, const struct amos_options *options)
 {
 	static const char *const entries[] = {"train", NULL};
 	close_all();
-	CHECK(!amos_open(&model, 1, 0, NULL, NULL, &m), "open");
+	CHECK(!amos_open_slots(&model, 1, 0, NULL, NULL, &m), "open");
 	int status = amos_data_open(options, exact, &data);
 	return status ? status : amos_data_attach(data, &model, entries);
 }

@@ -2,7 +2,7 @@
 // A run that writes past a block of its memory is reported and agrees with nothing.
 #ifndef EMITTED_H
 #define EMITTED_H
-#include "amos.h"
+#include "runtime.h"
 #include "emit.h"
 #include "passes.h"
 

@@ -1,7 +1,7 @@
 // fixtures.h: declares what the runtime's tests share: checks, data files, options.
 #ifndef FIXTURES_H
 #define FIXTURES_H
-#include "amos.h"
+#include "runtime.h"
 #include "files.h"
 #include "ir.h"
 #include "mock.h"

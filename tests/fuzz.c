@@ -145,7 +145,7 @@ static const Graph *step_graph(Fuzz *f)
 	opt.accumulate = 1 + (int64_t)draw_below(&f->made, 2);
 	opt_defaults(f->arena, &opt);
 	const Eta *eta = eta_pass(f->arena, loss, &(EtaOptions){0}, NULL);
-	return step_pass(f->arena, grad_pass(f->arena, loss, active, NULL), eta, &opt, false);
+	return step_pass(f->arena, grad_pass(f->arena, loss, active, NULL), eta, &opt, STEP_train);
 }
 
 // Chooses state as in the middle of a training: sums of squares are not negative.

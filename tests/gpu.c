@@ -69,7 +69,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 	Opt opt = opt_named("amos");
 	opt.labels = (Labels){64, 0.125};
 	opt_defaults(arena, &opt);
-	return step_pass(arena, grad_pass(arena, g, active, NULL), eta, &opt, false);
+	return step_pass(arena, grad_pass(arena, g, active, NULL), eta, &opt, STEP_train);
 }
 
 // Returns random inputs, and all else as at the start of a training.

@@ -71,7 +71,7 @@ static struct amos *line;
 static int save(void)
 {
 	struct amos_position point = {.step = 1};
-	return amos_save(line, "out", &point, "model\tline\n");
+	return amos_checkpoint_save(line, "out", &point, "model\tline\n");
 }
 
 static int load(void)
@@ -157,7 +157,7 @@ static int train(void)
 	struct amos_data *data;
 	struct amos *m;
 	struct amos_result result;
-	int status = amos_open(&mock_line, 1, 0, NULL, NULL, &m);
+	int status = amos_open_slots(&mock_line, 1, 0, NULL, NULL, &m);
 	if (status)
 		return status;
 	status = amos_data_open(&options, 0, &data);
@@ -201,7 +201,7 @@ static void make_files(void)
 	CHECK(gzwrite(gz, idx, sizeof idx) == sizeof idx && !gzclose(gz), "a.idx.gz");
 	write_file("letters", "aabbccddeeff", 12);
 	write_file("words", "a\nb\nc\nd\ne\nf\n", 12);
-	CHECK(!amos_open(&mock_line, 1, 0, NULL, NULL, &line) && !save() &&
+	CHECK(!amos_open_slots(&mock_line, 1, 0, NULL, NULL, &line) && !save() &&
 	          !rename("out", "good.ckpt"),
 	      "good.ckpt");
 }

@@ -2,7 +2,7 @@
 // light AMOSC MODEL...: from backend/test/data/light, each next to NAME_output_0.pb. Element k of n
 // of the one input is k / n. Prints what differs. Status 1 if an output differs by more than
 // NumPy's allclose at rtol 1e-3 and atol 1e-7.
-#include "amos.h"
+#include "runtime.h"
 #include "case.h"
 #include "files.h"
 #include <math.h>

@@ -2,7 +2,7 @@
 // Least squares y = x w + b on rows of 3 by gradient descent, and a table of token counts.
 #ifndef MOCK_H
 #define MOCK_H
-#include "amos.h"
+#include "runtime.h"
 
 extern const struct amos_model
     mock_line; // inputs x f32[4,3], y f32[4]; parameters w, b; entries train, eval, run

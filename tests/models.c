@@ -2,7 +2,7 @@
 // models AMOSC f32|f64 DIRECTORY PATTERN...: the models whose name in goldens.json matches a
 // pattern, computed in that precision, one process per model; `amosc run` if nothing has a
 // gradient. Prints one line per model; status 1 if one differs or there are none.
-#include "amos.h"
+#include "runtime.h"
 #include "files.h"
 #include "golden.h"
 #include <glob.h>

@@ -5,7 +5,7 @@
 //   one line per array: name, type, shape, first values: floats to 4 digits, integers in full
 // npz same A.npz B.npz
 //   status 1 if a name, type, shape or bit differs
-#include "amos.h"
+#include "runtime.h"
 #include "ir.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,63 +1,204 @@
-// outputs.c: opens two models in one program, each in threads of its own, and trains both.
-// Prints the loss of each after five steps; the threads must agree.
-#include "amos.h"
+/* outputs.c: two models in one program, by the headers that amosc build writes, in C99 and C++.
+ * Each runs in threads, which must agree; prints the loss of each after five steps. Checks that the
+ * functions of amos.h mean what it says.
+ */
+#include "first.h"
+#include "second.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct amos_model first_model, second_model;
-
 enum { STEPS = 5, THREADS = 4 };
+
+#define CHECK(is)                                                                                  \
+	do {                                                                                       \
+		if (!(is)) {                                                                       \
+			fprintf(stderr, "outputs.c: line %d: %s: %s\n", __LINE__, #is,             \
+			        amos_error());                                                     \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
 
 static void fill(struct amos *m)
 {
-	for (int64_t i = 0; i < m->model->nslots; i++) {
-		const struct amos_slot *s = &m->model->slots[i];
-		if (s->kind != AMOS_SLOT_INPUT)
-			continue;
-		if (!strcmp(s->name, "labels"))
-			for (int64_t k = 0; k < s->bytes / 8; k++)
-				((int64_t *)amos_slot_bytes(m, i))[k] = k % 3;
-		else
-			for (int64_t k = 0; k < s->bytes / 4; k++)
-				((float *)amos_slot_bytes(m, i))[k] = sinf(0.7f * (float)k);
-	}
+	float *x = (float *)amos_values(m, AMOS_INPUTS, amos_find(m, AMOS_INPUTS, "x"));
+	int64_t *labels = (int64_t *)amos_values(m, AMOS_INPUTS, first_input_labels), i;
+	for (i = 0; i < amos_bytes(m, AMOS_INPUTS, first_input_x) / 4; i++)
+		x[i] = sinf(0.7f * (float)i);
+	for (i = 0; i < amos_shape(m, AMOS_INPUTS, first_input_labels)[0]; i++)
+		labels[i] = i % 3;
+}
+
+static struct amos *opened(const struct amos_model *model, const struct amos_setup *setup)
+{
+	struct amos *m;
+	CHECK(!amos_open(model, setup, &m));
+	fill(m);
+	return m;
+}
+
+static double trained(struct amos *m)
+{
+	double loss = 0;
+	int i;
+	for (i = 0; i < STEPS; i++)
+		CHECK(!amos_step(m, &loss));
+	CHECK(amos_steps(m) == STEPS && amos_metric(m, "loss") == loss);
+	return loss;
 }
 
 static void *train(void *model)
 {
-	struct amos *m;
-	double *loss = malloc(sizeof *loss);
-	if (!loss || amos_open(model, 1, 0, NULL, NULL, &m))
-		return NULL;
-	const struct amos_entry *entry = amos_find_entry(model, "train");
-	fill(m);
-	for (int i = 0; i < STEPS; i++)
-		if (amos_call(m, entry, NULL, NULL))
-			return NULL;
-	*loss = amos_out_number(m, entry, amos_find_output(entry, "loss"));
+	struct amos *m = opened((const struct amos_model *)model, NULL);
+	double *loss = (double *)malloc(sizeof *loss);
+	*loss = trained(m);
 	amos_close(m);
 	return loss;
+}
+
+static int same(struct amos *a, struct amos *b)
+{
+	int64_t bytes, other, kind;
+	for (kind = AMOS_PARAMETERS; kind <= AMOS_STATE; kind += AMOS_STATE - AMOS_PARAMETERS) {
+		void *x = amos_block(a, (enum amos_kind)kind, &bytes);
+		void *y = amos_block(b, (enum amos_kind)kind, &other);
+		if (bytes != other || !bytes || memcmp(x, y, (size_t)bytes))
+			return 0;
+	}
+	return 1;
+}
+
+/* A gradient and an update are a step, and between them the gradients are there. */
+static void check_halves(const struct amos_model *model)
+{
+	struct amos *whole = opened(model, NULL), *halves = opened(model, NULL);
+	double loss, other;
+	int64_t i, k, bytes;
+	for (i = 0; i < STEPS; i++) {
+		CHECK(!amos_step(whole, &loss) && !amos_gradient(halves, &other) && loss == other);
+		CHECK(amos_steps(halves) == i && !amos_update(halves));
+	}
+	CHECK(same(whole, halves) && amos_metric(halves, "loss") == loss);
+	CHECK(amos_count(halves, AMOS_GRADIENTS) == amos_count(halves, AMOS_PARAMETERS));
+	/* The gradient of a bias before softmax sums to 0. */
+	k = amos_find(halves, AMOS_GRADIENTS, "2.bias");
+	CHECK(amos_type(halves, AMOS_GRADIENTS, k) == AMOS_F32);
+	CHECK(amos_shape(halves, AMOS_GRADIENTS, k)[0] == 3);
+	{
+		float *g = (float *)amos_values(halves, AMOS_GRADIENTS, k);
+		char *block = (char *)amos_block(halves, AMOS_GRADIENTS, &bytes);
+		char *params = (char *)amos_block(halves, AMOS_PARAMETERS, &bytes);
+		CHECK(fabsf(g[0] + g[1] + g[2]) < 1e-6f && fabsf(g[0]) > 1e-6f);
+		CHECK((char *)g - block ==
+		      (char *)amos_values(halves, AMOS_PARAMETERS, k) - params);
+		/* Gradients that the caller changes decide the update. */
+		memset(block, 0, (size_t)bytes);
+		CHECK(!amos_update(halves) && !amos_step(whole, NULL) && !same(whole, halves));
+	}
+	amos_close(whole);
+	amos_close(halves);
+}
+
+static void check_checkpoints(const struct amos_model *model)
+{
+	struct amos *a = opened(model, NULL), *b = opened(model, NULL), *c = opened(model, NULL);
+	int64_t bytes = amos_checkpoint_bytes(a);
+	char *copy = (char *)malloc((size_t)bytes);
+	trained(a);
+	CHECK(amos_store(a, copy, bytes - 1) == AMOS_INPUT && !amos_store(a, copy, bytes));
+	CHECK(!amos_save(a, "a.ckpt") && !amos_load(b, "a.ckpt"));
+	CHECK(amos_restore(c, copy, bytes - 1) == AMOS_INPUT && amos_steps(c) == 0);
+	CHECK(!amos_restore(c, copy, bytes) && same(a, b) && same(a, c));
+	copy[bytes - 1] ^= 1;
+	CHECK(amos_restore(c, copy, bytes) == AMOS_INPUT && same(a, c));
+	CHECK(amos_load(b, "nowhere.ckpt") == AMOS_INPUT && strstr(amos_error(), "nowhere.ckpt"));
+	CHECK(!amos_step(a, NULL) && !amos_step(b, NULL) && !amos_step(c, NULL));
+	CHECK(same(a, b) && same(a, c));
+	free(copy);
+	amos_close(a);
+	amos_close(b);
+	amos_close(c);
+}
+
+static void backwards(void *context, int64_t n, void (*body)(void *task, int64_t i, int64_t thread),
+                      void *task)
+{
+	while (n--) {
+		body(task, n, n % 2);
+		++*(int *)context;
+	}
+}
+
+static const void *zeros(void *context, const char *name, int64_t bytes)
+{
+	static const float none[64] = {0};
+	(void)context;
+	return strcmp(name, "2.bias") && bytes <= (int64_t)sizeof none ? none : NULL;
+}
+
+static void check_setup(const struct amos_model *model)
+{
+	struct amos_setup setup;
+	struct amos *plain = opened(model, NULL), *own, *m;
+	int launches = 0;
+	double loss, expected;
+	memset(&setup, 0, sizeof setup);
+	CHECK(amos_open(model, &setup, &m) == AMOS_INPUT && !m);
+	setup.size = sizeof setup;
+	setup.threads = 2;
+	setup.parallel_for = backwards;
+	setup.context = &launches;
+	own = opened(model, &setup);
+	expected = trained(plain);
+	loss = trained(own);
+	CHECK(loss == expected && same(plain, own));
+	amos_close(own);
+	setup.weights = zeros;
+	own = opened(model, &setup);
+	CHECK(!amos_forward(own));
+	/* With weights of zero, each row of the output is the last bias. */
+	CHECK(!memcmp(amos_values(own, AMOS_OUTPUTS, first_output_logits),
+	              amos_values(own, AMOS_PARAMETERS, amos_find(own, AMOS_PARAMETERS, "2.bias")),
+	              12));
+	CHECK(!amos_evaluate(own, &loss) && loss > 0 && amos_find(own, AMOS_INPUTS, "y") == -1);
+	((int64_t *)amos_values(own, AMOS_INPUTS, first_input_labels))[1] = 3;
+	CHECK(amos_step(own, &loss) == AMOS_INPUT && amos_steps(own) == 0);
+	amos_close(plain);
+	amos_close(own);
+}
+
+/* The layout that programs compiled earlier expect: a change needs a new version. */
+static void check_layout(void)
+{
+	CHECK(offsetof(struct amos_setup, threads) == sizeof(size_t));
+	CHECK(offsetof(struct amos_setup, seed) == 16 && offsetof(struct amos_setup, weights) == 24);
+	CHECK(offsetof(struct amos_setup, parallel_for) == 24 + sizeof(void *));
+	CHECK(offsetof(struct amos_setup, context) == 24 + 2 * sizeof(void *));
+	CHECK(AMOS_MACHINE == 3 && AMOS_BOOL == 12 && AMOS_STATE == 6 && AMOS_KINDS == 7);
 }
 
 int main(void)
 {
 	const struct amos_model *models[] = {&first_model, &second_model};
-	for (int k = 0; k < 2; k++) {
+	int k, i;
+	check_layout();
+	for (k = 0; k < 2; k++) {
 		pthread_t thread[THREADS];
 		void *loss[THREADS];
-		for (int i = 0; i < THREADS; i++)
-			if (pthread_create(&thread[i], NULL, train, (void *)models[k]))
-				return 1;
-		for (int i = 0; i < THREADS; i++)
+		for (i = 0; i < THREADS; i++)
+			CHECK(!pthread_create(&thread[i], NULL, train, (void *)models[k]));
+		for (i = 0; i < THREADS; i++)
 			pthread_join(thread[i], &loss[i]);
-		for (int i = 0; i < THREADS; i++)
-			if (!loss[i] || memcmp(loss[i], loss[0], sizeof(double)))
-				return 1;
+		for (i = 0; i < THREADS; i++)
+			CHECK(!memcmp(loss[i], loss[0], sizeof(double)));
 		printf("%.9g\n", *(double *)loss[0]);
-		for (int i = 0; i < THREADS; i++)
+		for (i = 0; i < THREADS; i++)
 			free(loss[i]);
+		check_halves(models[k]);
+		check_checkpoints(models[k]);
+		check_setup(models[k]);
 	}
 	return 0;
 }

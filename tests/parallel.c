@@ -43,7 +43,7 @@ static const struct amos_model squares = {
 static void every_worker_once(int threads)
 {
 	struct amos *m;
-	CHECK(!amos_open(&squares, threads, 0, NULL, NULL, &m), "%d threads", threads);
+	CHECK(!amos_open_slots(&squares, threads, 0, NULL, NULL, &m), "%d threads", threads);
 	int64_t nanoseconds = 0, ran = 0;
 	struct amos_span span[LAUNCHES * 4];
 	struct amos_spans spans = {.room = LAUNCHES * 4, .at = span};
@@ -88,7 +88,7 @@ static void waiting_sleeps(void)
 	struct amos_model model = squares;
 	struct amos *m;
 	model.entries = &run;
-	CHECK(!amos_open(&model, 4, 0, NULL, NULL, &m), "open");
+	CHECK(!amos_open_slots(&model, 4, 0, NULL, NULL, &m), "open");
 	clock_t before = clock();
 	CHECK(!amos_call(m, &run, NULL, NULL), "a launch with a slow worker");
 	double used = (double)(clock() - before) / CLOCKS_PER_SEC;
@@ -100,7 +100,7 @@ static void waiting_sleeps(void)
 static void train_line(int threads, float *to)
 {
 	struct amos *m;
-	CHECK(!amos_open(&mock_line, threads, 7, NULL, NULL, &m), "%d threads", threads);
+	CHECK(!amos_open_slots(&mock_line, threads, 7, NULL, NULL, &m), "%d threads", threads);
 	const struct amos_entry *train = amos_find_entry(&mock_line, "train");
 	float x[12] __attribute__((aligned(64))), y[4] __attribute__((aligned(64)));
 	for (int step = 0; step < 100; step++) {
@@ -130,7 +130,7 @@ static void first_contents(void)
 {
 	struct amos *m;
 	int asked = 0;
-	CHECK(!amos_open(&mock_line, 1, 0, given, &asked, &m), "open");
+	CHECK(!amos_open_slots(&mock_line, 1, 0, given, &asked, &m), "open");
 	const float *w = amos_slot_bytes(m, 2), *b = amos_slot_bytes(m, 3);
 	CHECK(w[0] == 0.5f && w[1] == -0.25f, "w is %g %g", w[0], w[1]);
 	CHECK(*b == 3, "b is %g", *b);
@@ -138,11 +138,11 @@ static void first_contents(void)
 	amos_close(m);
 	struct amos_model old = mock_line;
 	old.abi = 999;
-	CHECK(amos_open(&old, 1, 0, NULL, NULL, &m) == AMOS_INPUT && !m, "another version opens");
+	CHECK(amos_open_slots(&old, 1, 0, NULL, NULL, &m) == AMOS_INPUT && !m, "another version opens");
 	CHECK(strstr(amos_error(), "999"), "says the version");
 	struct amos_model large = mock_line;
 	large.state = INT64_C(1) << 60;
-	CHECK(amos_open(&large, 1, 0, NULL, NULL, &m) == AMOS_MACHINE && !m, "an exabyte opens");
+	CHECK(amos_open_slots(&large, 1, 0, NULL, NULL, &m) == AMOS_MACHINE && !m, "an exabyte opens");
 	CHECK(strstr(amos_error(), "out of memory"), "says why");
 }
 

@@ -139,7 +139,7 @@ static void test_optimizer(const char *name)
 	Arena *arena = arena_new();
 	const Graph *g = gradient_graph(arena, name);
 	const Opt opt = plain_opt(arena, name, 0.5, 1);
-	const Graph *step = step_pass(arena, g, NULL, &opt, false);
+	const Graph *step = step_pass(arena, g, NULL, &opt, STEP_train);
 	Array *slot = first_contents(arena, step);
 	Plain plain = {0};
 	for (int i = 0; i < COUNT_; i++)
@@ -163,8 +163,8 @@ static void test_accumulate(void)
 	Arena *arena = arena_new();
 	const Graph *g = gradient_graph(arena, "accumulate");
 	const Opt opt = plain_opt(arena, "adamw", 0, 2);
-	const Graph *last = step_pass(arena, g, NULL, &opt, false),
-	            *first = step_pass(arena, g, NULL, &opt, true);
+	const Graph *last = step_pass(arena, g, NULL, &opt, STEP_train),
+	            *first = step_pass(arena, g, NULL, &opt, STEP_gather);
 	Array *slot = first_contents(arena, last);
 	Plain plain = {0};
 	hold("both have the same slots", first->slots.count == last->slots.count);

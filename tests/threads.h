@@ -1,7 +1,7 @@
 // threads.h: declares an emulated GPU of one multiprocessor; the threads of a block run in turn.
 #ifndef THREADS_H
 #define THREADS_H
-#include "amos.h"
+#include "runtime.h"
 #include <stdbool.h>
 
 // A launch() for amos_run: runs the blocks of a kernel emitted for "cuda:host".

@@ -21,7 +21,7 @@ static int train_with(const struct amos_model *model, const struct amos_options 
 {
 	struct amos *m;
 	struct amos_data *data;
-	CHECK(!amos_open(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
+	CHECK(!amos_open_slots(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
 	      "open");
 	CHECK(!amos_data_open(options, 0, &data), "data");
 	int status = amos_data_attach(data, model, entries);

@@ -11,7 +11,7 @@ void verb_build(Session *session)
 		bad_usage(session, "--update-only is not supported yet");
 	check_output(session, out);
 	Program *program = program_new(session, open_given(session));
-	program->weights = true;
+	prepare_output(program, out);
 	run_passes(program, PASS_join);
 	if (program->data)
 		note_unused(session, program->data, program_graph(program));

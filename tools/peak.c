@@ -2,7 +2,7 @@
 // The kernels are written by hand and belong to a model, so the runtime launches them on the same
 // threads as any other. Each figure is the best of a few rounds.
 #include "peak.h"
-#include "amos.h"
+#include "runtime.h"
 #include <unistd.h>
 
 enum { ITERATIONS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, ROUNDS = 6 };
@@ -109,7 +109,7 @@ int measure_peak(int64_t threads, double seconds, Peak *peak)
 	const struct amos_model model = {
 	    .abi = AMOS_ABI, .name = "peak", .entries = entries, .nentries = 2};
 	struct amos *open;
-	int status = amos_open(&model, threads, 0, NULL, NULL, &open);
+	int status = amos_open_slots(&model, threads, 0, NULL, NULL, &open);
 	if (status)
 		return status;
 	peak->flops = MULTIPLIERS * peak_work() / best_time(open, 0, seconds);

@@ -47,7 +47,7 @@ static void recall(Session *session)
 	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
 	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
 	json_decref(file);
-	amos_restore(folder);
+	amos_unescape(folder);
 	if (whole && *folder && access(session->path, F_OK) && !chdir(folder))
 		PUSH(arena, session->choices, ((Choice){OPT_resume, copy_string(arena, whole)}));
 	free(whole);

@@ -322,6 +322,18 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 
 // ---- the model ------------------------------------------------------------------------
 
+// Returns the bytes of the block of gradients.
+static int64_t gradient_bytes(const Plan *plan)
+{
+	int64_t bytes = 0;
+	for (int i = 0; i < plan->graph->slots.count; i++) {
+		const Slot *s = &plan->graph->slots.at[i];
+		if (s->kind == S_grad)
+			bytes = MAX(bytes, plan->slot[i].offset + byte_count(s->type, &s->shape));
+	}
+	return bytes;
+}
+
 void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t local)
 {
 	const Plan *plan = entry[0].plan;
@@ -341,6 +353,7 @@ void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options,
 	    [amos_model_nentries] = number(g, n),
 	    [amos_model_params] = number(g, params),
 	    [amos_model_state] = number(g, state),
+	    [amos_model_gradients] = number(g, gradient_bytes(plan)),
 	    [amos_model_local] = number(g, local),
 	    [amos_model_note] = text(g, options->note ? options->note : ""),
 	    [amos_model_identity] = text(g, options->identity ? options->identity : ""),

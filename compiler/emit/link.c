@@ -2,7 +2,7 @@
 // The linker is lld; $CC takes its place if the user sets it. An object and a static library need
 // none.
 // Input: the directory of a runtime: its archives, the objects that begin and end a program, and
-// the files `program` and `library`, and those of the minimal runtime, lld's arguments. Output:
+// the files `program`, `program.minimal` and `library`, lld's arguments. Output:
 // files that all appear, or none does.
 #include "emit.h"
 #include <elf.h>
@@ -72,8 +72,7 @@ static void by_lld(Linker *l)
 	bool executable = l->output->kind == EXECUTABLE;
 	const char *name = strrchr(l->output->path, '/');
 	add(l, l->output->lld);
-	add(l, format(l->arena, "@%s%s", executable ? "program" : "library",
-	              l->output->minimal ? ".minimal" : ""));
+	add(l, !executable ? "@library" : l->output->minimal ? "@program.minimal" : "@program");
 	if (!executable)
 		add(l, format(l->arena, "-soname=%s", name ? name + 1 : l->output->path));
 }

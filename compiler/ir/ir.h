@@ -135,6 +135,7 @@ typedef enum SlotKind {
 	S_frozen, // a weight of the file that is not trained
 	S_buffer, // not trained, but may be stored to and written back: BatchNorm's statistics
 	S_state,  // of the optimizer and the trainer, not in the file
+	S_grad,   // a parameter's gradient, between the entries that compute and apply it
 } SlotKind;
 
 typedef struct Slot {

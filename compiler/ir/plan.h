@@ -49,6 +49,7 @@ typedef enum Block {
 	B_output, // offset is the number of the output, whose address the caller gives
 	B_const,  // a literal too large to be immediate: read-only data of the object, numbered by
 	          // Ref
+	B_grad,
 } Block;
 
 typedef struct Location {

@@ -21,7 +21,7 @@
 #include <string.h>
 
 static const char *const plains[] = {"", " apart", " plain"};
-static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state"};
+static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state", "grad"};
 
 // ---- printing -------------------------------------------------------------------------
 

@@ -1,18 +1,23 @@
-/* trainer.c: a program that only knows the installed tree: opens a model, and has another. */
-#include <amos.h>
+/* trainer.c: a program that only knows the installed tree: trains a step of one model, and has another. */
+#include "net.h"
+#include "other.h"
 #include <stdio.h>
 
-extern const struct amos_model net_model, second_model;
-
-int main(void)
+static int train(const char *name, const struct amos_model *model)
 {
 	struct amos *m;
-	if (AMOS_VERSION_NUMBER < 100 || amos_open(&net_model, 1, 0, NULL, NULL, &m)) {
+	double loss;
+	if (AMOS_VERSION_NUMBER < 100 || amos_open(model, NULL, &m) || amos_step(m, &loss)) {
 		fprintf(stderr, "%s\n", amos_error());
 		return 1;
 	}
-	printf("%s: %d slots, amos " AMOS_VERSION "\n", net_model.name, (int)net_model.nslots);
-	printf("%s: %d slots\n", second_model.name, (int)second_model.nslots);
+	printf("%s: %d parameters, step %d, amos " AMOS_VERSION "\n", name,
+	       (int)amos_count(m, AMOS_PARAMETERS), (int)amos_steps(m));
 	amos_close(m);
 	return 0;
+}
+
+int main(void)
+{
+	return train("net", &net_model) || train("second", &second_model);
 }

@@ -1,5 +1,5 @@
-// amos.h: declares the public API of the runtime: open a compiled model, feed, train and save it.
-// The command amosc uses it on models compiled in memory, a compiled trainer on itself.
+// runtime.h: declares the runtime to the command: instances of models, their entries, options,
+// data, checkpoints and the training loop. amos.h is what other programs need of it.
 //
 // Errors: functions returning int return AMOS_DONE or an error code of common.h; amos_error() then
 // describes the error and how to fix it. Nothing here exits, aborts or jumps, except where noted.
@@ -7,13 +7,14 @@
 // object is closed. Strings passed in are not copied.
 // Threads: an object is used by one thread at a time; amos_error() is per thread.
 // Units: sizes are in bytes unless noted; arrays are row major; types are numbers of types.def.
-#ifndef AMOS_H
-#define AMOS_H
+#ifndef AMOS_RUNTIME_H
+#define AMOS_RUNTIME_H
 #ifdef __cplusplus
 extern "C" {
 #define _Noreturn [[noreturn]]
 #endif
 #include "abi.h"
+#include "amos.h"
 #include "common.h"
 
 // For main(), before it opens any file: opens /dev/null for each closed standard descriptor, in the
@@ -54,7 +55,7 @@ struct amos_options { // absent options: NULL, count 0, AMOS_ABSENT; flags 0
 #undef OPTION
 	int argc; // the command line as typed, for command.json; 0: none
 	char **argv;
-	bool fresh; // the model is as amos_open() made it, so its weights need not be saved
+	bool fresh; // the model is as amos_open_slots() made it, so its weights need not be saved
 };
 struct amos_options amos_options(void); // returns options that are all absent
 // Sets *last to true if --keep is "last", to false if it is "best" or absent. Else AMOS_USAGE.
@@ -114,7 +115,7 @@ struct amos { // an open model, to be read only
 	struct amos_spans *spans;
 
 	// private
-	char *params, *state, *scratch, *local, *batch; // one mapping of `bytes`
+	char *params, *state, *gradients, *scratch, *local, *batch; // one mapping of `bytes`
 	int64_t bytes;
 	int64_t ninputs;
 	char **inputs;                        // indexed by number, in `batch`
@@ -123,18 +124,24 @@ struct amos { // an open model, to be read only
 	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
 	const struct amos_entry *entry;       // the entry that is running
 	struct amos_pool *pool;
+	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
+	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
+	int64_t *slots;                // by kind and number; -1: a gradient that there is not
+	void (*parallel_for)(void *context, int64_t n,
+	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
+	void *context; // of parallel_for(); NULL: the pool runs launches
 };
 
 // Opens a compiled model: allocates its memory and fills every slot but the inputs from
 // amos_slot.init, else from init(context, slot) (row major, of the slot's type; NULL: zeros).
 // `init` may be NULL. `seed` is stored in the slot amos.seed. threads 0: all cores this process may
 // use. AMOS_MACHINE: out of memory; AMOS_INPUT: compiled for another ABI version or CPU.
-int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
-              const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
+int amos_open_slots(const struct amos_model *, int64_t threads, int64_t seed,
+                    const void *(*init)(void *context, int64_t slot), void *context,
+                    struct amos **);
 // Returns how many threads a model has that is opened with `threads`, if more than one helps.
 int64_t amos_threads(int64_t threads);
-void amos_close(struct amos *); // NULL is allowed
-void amos_rest(struct amos *);  // gives scratch memory back to the system until the next call
+void amos_rest(struct amos *); // gives scratch memory back to the system until the next call
 // Returns the bytes of memory that the process uses at the moment without the model's blocks: code,
 // libraries, data, stacks.
 int64_t amos_process_memory(const struct amos *);
@@ -166,7 +173,7 @@ double amos_now(void); // seconds, of a clock that never goes back
 // ---- program.c: entries on memory and threads of the caller ---------------------------
 
 struct amos_run { // blocks are aligned to 64 bytes
-	char *params, *state, *scratch;
+	char *params, *state, *gradients, *scratch;
 	char *const *inputs;  // indexed by number
 	char *const *outputs; // indexed by number
 	// Runs all workers of a row of amos_entry.kernels and returns when they are done: 0, or a
@@ -297,18 +304,19 @@ struct amos_position { // progress of a training
 };
 // Saves a checkpoint: writes a temporary file, syncs and renames it, so a crash leaves the old file
 // or the new one. `identity`: lines of amos_identity() about what is trained.
-int amos_save(const struct amos *, const char *path, const struct amos_position *,
-              const char *identity);
+int amos_checkpoint_save(const struct amos *, const char *path, const struct amos_position *,
+                         const char *identity);
+struct amos_position amos_start_position(void); // before the first step
 
-// The same for a model as amos_open() made it: its weights and state are not written, but the disk
-// must have room for them.
-int amos_save_start(const struct amos *, const char *path, const struct amos_position *,
-                    const char *identity);
+// The same for a model as amos_open_slots() made it: its weights and state are not written, but the
+// disk must have room for them.
+int amos_checkpoint_save_start(const struct amos *, const char *path, const struct amos_position *,
+                               const char *identity);
 
 struct amos_checkpoint { // an open checkpoint file
 	char *path, *identity;
 	char version[16]; // of the amosc that wrote it; "": before 0.1.0
-	bool start; // of amos_save_start(): the arrays have no bytes
+	bool start;       // of amos_checkpoint_save_start(): the arrays have no bytes
 	struct amos_position point;
 	int64_t count;
 	struct amos_saved { // a slot; the array's bytes belong to the checkpoint
@@ -321,8 +329,8 @@ struct amos_checkpoint { // an open checkpoint file
 // last.ckpt).
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **);
 void amos_checkpoint_close(struct amos_checkpoint *); // NULL is allowed
-// Loads it into the model, all or nothing; one of the start leaves the model as amos_open() made
-// it. AMOS_INPUT: names the first slot that does not match.
+// Loads it into the model, all or nothing; one of the start leaves the model as amos_open_slots()
+// made it. AMOS_INPUT: names the first slot that does not match.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
 
 // ---- train.c, evaluate.c, constant.c, folder.c, log.c: the loop, the run directory -------
@@ -353,7 +361,7 @@ int amos_folder_free(const char *dir, bool overwrite);
 // Computes mean loss and accuracy over amos_data_eval_samples() samples in order. Entry eval takes
 // a batch, eval:N takes N samples; a remainder too small for any entry is left out. Sets `step` and
 // eval_* of the result; all else is none.
-int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
+int amos_evaluate_data(struct amos *, const struct amos_data *, struct amos_result *);
 // Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
 // the caller.
 int amos_command(const char *dir, int *argc, char ***argv);
@@ -363,12 +371,6 @@ const char *amos_constant_text(char *to, size_t room, const struct amos_constant
 // `path`; amos_command_wrote() sets *wrote if it has. The directory part of `path` is ignored.
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);
 int amos_command_writes(const char *dir, const char *path);
-
-// ---- main.c: a compiled trainer as a command ------------------------------------------
-
-// Runs a compiled trainer: train (default), eval, run, grad, export, info. Returns the exit status.
-// Usage errors and --help end the program, as the command line of amosc.
-int amos_main(const struct amos_model *, int argc, char **argv);
 
 #ifdef __cplusplus
 #undef _Noreturn

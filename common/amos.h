@@ -1,0 +1,183 @@
+/* amos.h: declares the runtime of compiled models: run, evaluate, train, save and load them.
+ *
+ * A model that `amosc build` compiled is one symbol, ID_model. amos_open() makes an instance of it:
+ * parameters, the optimizer's state, and buffers for a batch and its outputs. The shapes of inputs
+ * were fixed when the model was compiled; the buffers of its inputs are filled in place.
+ *
+ *     struct amos *m;
+ *     double loss;
+ *     if (amos_open(&net_model, NULL, &m))
+ *             return fprintf(stderr, "%s\n", amos_error()), 1;
+ *     float *x = amos_values(m, AMOS_INPUTS, amos_find(m, AMOS_INPUTS, "x"));
+ *     while (next_batch(x))
+ *             if (amos_step(m, &loss))
+ *                     break;
+ *     amos_save(m, "net.ckpt");
+ *     amos_close(m);
+ *
+ * Errors: functions that return int return AMOS_DONE or another amos_status; amos_error() then says
+ * what is wrong, for this thread. No function but amos_main() exits, prints, or installs a signal
+ * handler. A function that fails changes nothing, unless noted.
+ * Memory: pointers that are returned belong to the instance and are valid until amos_close(). Only
+ * amos_open(), amos_save() and amos_load() allocate.
+ * Threads: an instance is used by one thread at a time; different instances are independent.
+ * Results do not depend on the number of threads. Arrays are row major, without gaps; their buffers
+ * are aligned to 64 bytes.
+ */
+#ifndef AMOS_H
+#define AMOS_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this header. AMOS_VERSION_NUMBER is for #if: 1.2.3 is 10203. */
+#define AMOS_VERSION_MAJOR 0
+#define AMOS_VERSION_MINOR 1
+#define AMOS_VERSION_PATCH 0
+#define AMOS_VERSION       "0.1.0"
+#define AMOS_VERSION_NUMBER                                                                        \
+	(AMOS_VERSION_MAJOR * 10000 + AMOS_VERSION_MINOR * 100 + AMOS_VERSION_PATCH)
+
+#if defined(__GNUC__) && !defined(AMOS_API)
+#define AMOS_API __attribute__((visibility("default")))
+#elif !defined(AMOS_API)
+#define AMOS_API
+#endif
+
+struct amos_model; /* a compiled model: extern const struct amos_model ID_model */
+struct amos;       /* an instance of a model */
+
+enum amos_status {
+	AMOS_DONE = 0,
+	AMOS_INPUT =
+	    1, /* invalid values, checkpoint or name; compiled for another CPU or version */
+	AMOS_USAGE = 2,  /* the model was compiled without this */
+	AMOS_MACHINE = 3 /* out of memory, disk full, no access */
+};
+
+enum amos_type { /* of elements */
+	         AMOS_F64,
+	         AMOS_F32,
+	         AMOS_F16,  /* uint16_t */
+	         AMOS_BF16, /* uint16_t: the upper half of an f32 */
+	         AMOS_I64,
+	         AMOS_I32,
+	         AMOS_I16,
+	         AMOS_I8,
+	         AMOS_U64,
+	         AMOS_U32,
+	         AMOS_U16,
+	         AMOS_U8,
+	         AMOS_BOOL /* uint8_t: 0 or 1 */
+};
+
+enum amos_kind {                  /* of arrays; those of a kind are numbered from 0 */
+	         AMOS_INPUTS,     /* set before each call */
+	         AMOS_OUTPUTS,    /* of amos_forward() */
+	         AMOS_PARAMETERS, /* trained weights */
+	         AMOS_GRADIENTS,  /* of the parameters, with their numbers and names */
+	         AMOS_FROZEN,     /* weights that are not trained */
+	         AMOS_BUFFERS,    /* running statistics */
+	         AMOS_STATE,      /* the optimizer's */
+	         AMOS_KINDS
+};
+
+/* Returns the text of this thread's last error, one or a few lines; "" if there was none. */
+AMOS_API const char *amos_error(void);
+
+/* ---- instances ---------------------------------------------------------------------- */
+
+/* How amos_open() makes an instance. Zeros are the defaults; set `size` first. */
+struct amos_setup {
+	size_t size;     /* sizeof(struct amos_setup); later versions may add fields at the end */
+	int64_t threads; /* 0: as many as cores that this process may use */
+	int64_t seed;    /* of dropout and other random numbers */
+	/* Returns the first contents of a parameter, frozen weight or buffer, of `bytes` bytes;
+	 * NULL: those that were compiled. */
+	const void *(*weights)(void *context, const char *name, int64_t bytes);
+	/* Calls body(task, i, thread) for each i in [0, n), in any order, on up to `threads`
+	 * threads of the caller, and returns when all are done. `thread`, in [0, threads), is that
+	 * of one call at a time. NULL: the instance has threads of its own. */
+	void (*parallel_for)(void *context, int64_t n,
+	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
+	void *context; /* of weights() and parallel_for() */
+};
+
+/* Makes an instance of a model. `setup` may be NULL. Fails with AMOS_INPUT if the model was
+ * compiled for another CPU or version of the runtime, AMOS_MACHINE if memory runs out; *to is then
+ * NULL. */
+AMOS_API int amos_open(const struct amos_model *model, const struct amos_setup *setup,
+                       struct amos **to);
+AMOS_API void amos_close(struct amos *m); /* accepts NULL */
+
+/* ---- arrays ------------------------------------------------------------------------- */
+
+/* Returns the number of arrays of a kind. */
+AMOS_API int64_t amos_count(const struct amos *m, enum amos_kind kind);
+/* Returns the number of the array of this name; -1: none. */
+AMOS_API int64_t amos_find(const struct amos *m, enum amos_kind kind, const char *name);
+/* These describe array i in [0, amos_count()). Its name is that in the model file. The sizes of an
+ * output whose shape depends on data are upper bounds; amos_output_shape() gives the actual ones.
+ */
+AMOS_API const char *amos_name(const struct amos *m, enum amos_kind kind, int64_t i);
+AMOS_API enum amos_type amos_type(const struct amos *m, enum amos_kind kind, int64_t i);
+AMOS_API int64_t amos_rank(const struct amos *m, enum amos_kind kind, int64_t i);
+AMOS_API const int64_t *amos_shape(const struct amos *m, enum amos_kind kind, int64_t i);
+AMOS_API int64_t amos_bytes(const struct amos *m, enum amos_kind kind, int64_t i);
+/* Returns the array itself, to read and write. NULL: a parameter that the loss does not depend on
+ * has no gradient. */
+AMOS_API void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i);
+/* Returns all parameters, all gradients or the entire state as one block of *bytes bytes, in which
+ * a gradient has the offset of its parameter. Bytes between arrays are 0 and may be overwritten.
+ * Returns NULL for other kinds. */
+AMOS_API void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes);
+/* Writes the shape that output i had in the last call to shape[amos_rank()]. */
+AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape);
+
+/* ---- calls -------------------------------------------------------------------------- */
+
+/* Each works on the batch in the inputs. AMOS_INPUT: an index or label is out of range. */
+
+/* Computes the outputs, for inference: without dropout, and with running statistics. */
+AMOS_API int amos_forward(struct amos *m);
+/* Computes the mean loss of the batch, for inference. `loss` may be NULL. */
+AMOS_API int amos_evaluate(struct amos *m, double *loss);
+/* Trains on the batch: computes gradients and updates the parameters. If the model was compiled
+ * with
+ * --accumulate N, every N-th call updates them. *loss: the mean loss before the update. */
+AMOS_API int amos_step(struct amos *m, double *loss);
+/* The two halves of a step. Between them, the gradients may be read and changed: summed over
+ * processes, clipped, or used to update the parameters in another way. amos_gradient() replaces the
+ * gradients. Both ignore --accumulate. */
+AMOS_API int amos_gradient(struct amos *m, double *loss);
+AMOS_API int amos_update(struct amos *m);
+/* Returns the number of updates so far, of which checkpoints keep count. */
+AMOS_API int64_t amos_steps(const struct amos *m);
+/* Returns a metric of the last call of amos_evaluate(), amos_step() or amos_gradient(): "loss", or
+ * "accuracy" if the loss is a cross entropy. NaN: there is none. */
+AMOS_API double amos_metric(const struct amos *m, const char *name);
+
+/* ---- checkpoints -------------------------------------------------------------------- */
+
+/* Saves parameters, frozen weights, buffers and state to a file that appears when it is complete.
+ * amosc reads it, too: amosc export writes the weights into the model file. */
+AMOS_API int amos_save(const struct amos *m, const char *path);
+/* Loads a checkpoint of the same model, or the best of a run directory. */
+AMOS_API int amos_load(struct amos *m, const char *path);
+/* The same in memory. amos_checkpoint_bytes() is the number of bytes that amos_store() writes. */
+AMOS_API int64_t amos_checkpoint_bytes(const struct amos *m);
+AMOS_API int amos_store(const struct amos *m, void *to, int64_t bytes);
+AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
+
+/* ---- a command ---------------------------------------------------------------------- */
+
+/* Runs a trainer as a command, which prints and may exit: the verbs train (default), eval, run,
+ * export and info, with the options of `amosc train`; --help lists them. Returns the exit status. */
+AMOS_API int amos_main(const struct amos_model *model, int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,93 @@
+// header.c: writes the header of a compiled model: amos.h, and the model's symbol, inputs and
+// outputs.
+#include "driver.h"
+#include <ctype.h>
+#include <string.h>
+
+extern const struct {
+	const char *name, *text;
+} header_pages[]; // amos.h
+
+typedef struct Header {
+	Text text;
+	const char *prefix;
+	Table *taken; // identifiers
+} Header;
+
+// Writes the name of a tensor so that it cannot end a comment.
+static void say_name(Text *t, const char *name)
+{
+	for (; *name; name++)
+		say(t, *name == '/' && t->at[t->count - 1] == '*' ? " %c" : "%c", *name);
+}
+
+static void say_tensor(Header *h, const char *name, Elem type, const Shape *shape)
+{
+	say(&h->text, " *   ");
+	say_name(&h->text, name);
+	say(&h->text, ": %s\n", shape_text(h->text.arena, type, shape));
+}
+
+// Writes `PREFIX_KIND_NAME = number,` with a name that is an identifier and unique.
+static void say_number(Header *h, const char *kind, const char *name, int number)
+{
+	char *word = format(h->text.arena, "%s_%s_%s", h->prefix, kind, name);
+	for (char *c = word; *c; c++)
+		*c = isalnum((unsigned char)*c) ? *c : '_';
+	if (++*table_cell_s(h->taken, word) > 1)
+		word = format(h->text.arena, "%s_%d", word, number);
+	say(&h->text, "\t%s = %d,\n", word, number);
+}
+
+static void say_numbers(Header *h, const Graph *g, const Graph *outs)
+{
+	int inputs = 0, outputs = 0;
+	say(&h->text, "/* Numbers of inputs and outputs. */\nenum {\n");
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_input)
+			say_number(h, "input", g->slots.at[i].name, inputs++);
+	for (int i = 0; outs && i < outs->outs.count; i++)
+		if (is_own_out(outs->outs.at[i].name))
+			say_number(h, "output", outs->outs.at[i].name, outputs++);
+	say(&h->text, "\t%s_inputs = %d,\n\t%s_outputs = %d\n};\n", h->prefix, inputs, h->prefix,
+	    outputs);
+}
+
+static void say_slots(Header *h, const Graph *g, SlotKind kind, const char *title)
+{
+	say(&h->text, " * %s:\n", title);
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == kind)
+			say_tensor(h, g->slots.at[i].name, g->slots.at[i].type,
+			           &g->slots.at[i].shape);
+}
+
+const char *header_text(const Program *p, const char *prefix)
+{
+	Arena *arena = p->session->arena;
+	const Graph *g = program_graph(p), *outs = NULL;
+	Header h = {.text = {.arena = arena}, .prefix = prefix, .taken = table_new(arena)};
+	Text *t = &h.text;
+	for (int i = 0; i < p->entries.count; i++)
+		if (!strcmp(p->entries.at[i].unit.name, "run"))
+			outs = p->entries.at[i].unit.graph;
+	say(t, "/* %s_model, compiled from ", prefix);
+	say_name(t, basename(g->name));
+	say(t, " by amosc %s, after the runtime's functions. */\n%s\n", AMOS_VERSION,
+	    header_pages[0].text);
+	say(t, "#ifndef AMOS_MODEL_%s\n#define AMOS_MODEL_%s\n", prefix, prefix);
+	say(t,
+	    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* The model, for amos_open().\n *\n");
+	say_slots(&h, g, S_input, "Inputs");
+	say(t, " * Outputs:\n");
+	for (int i = 0; outs && i < outs->outs.count; i++) {
+		const Val *v = val(outs, outs->outs.at[i].val);
+		if (is_own_out(outs->outs.at[i].name))
+			say_tensor(&h, outs->outs.at[i].name, v->type, &v->shape);
+	}
+	say_slots(&h, g, S_param, "Parameters");
+	say(t, " */\nextern const struct amos_model %s_model;\n\n", prefix);
+	say_numbers(&h, g, outs);
+	say(t, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
+	return t->at;
+}

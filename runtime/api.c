@@ -1,0 +1,276 @@
+// api.c: implements amos.h: instances of models, their arrays by kind, and calls of their entries.
+#include "rt.h"
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAME(public, own) ((int)AMOS_##public == (int)AMOS_##own)
+_Static_assert(SAME(F64, f64) && SAME(F32, f32) && SAME(F16, f16) && SAME(BF16, bf16) &&
+                   SAME(I64, i64) && SAME(I8, i8) && SAME(U64, u64) && SAME(U8, u8) &&
+                   SAME(BOOL, b8),
+               "amos.h numbers types as types.def does");
+
+// ---- arrays by kind -------------------------------------------------------------------
+
+static enum amos_kind kind_of(const struct amos_slot *slot)
+{
+	static const enum amos_kind kinds[] = {
+	    [AMOS_SLOT_INPUT] = AMOS_INPUTS,  [AMOS_SLOT_PARAMETER] = AMOS_PARAMETERS,
+	    [AMOS_SLOT_FROZEN] = AMOS_FROZEN, [AMOS_SLOT_BUFFER] = AMOS_BUFFERS,
+	    [AMOS_SLOT_STATE] = AMOS_STATE,   [AMOS_SLOT_GRADIENT] = AMOS_GRADIENTS};
+	return kinds[slot->kind];
+}
+
+// Lists the slots by kind, and for each parameter that of its gradient, or -1.
+bool amos_list_slots(struct amos *m)
+{
+	const struct amos_model *model = m->model;
+	int64_t n = model->nslots, count[AMOS_KINDS + 1] = {0}, at = 0;
+	m->slots = calloc(2 * (size_t)n + 1, sizeof *m->slots);
+	if (!m->slots)
+		return false;
+	for (int kind = 0; kind < AMOS_KINDS; kind++) {
+		m->first[kind] = at;
+		for (int64_t i = 0; i < n; i++)
+			if ((int)kind_of(&model->slots[i]) == kind && kind != AMOS_GRADIENTS)
+				m->slots[at++] = i;
+		count[kind] = at - m->first[kind];
+		for (int64_t k = 0; kind == AMOS_GRADIENTS && k < count[AMOS_PARAMETERS]; k++)
+			m->slots[at++] = -1;
+	}
+	m->first[AMOS_KINDS] = at;
+	for (int64_t i = 0; i < n; i++) {
+		const struct amos_slot *slot = &model->slots[i];
+		int64_t of = slot->kind == AMOS_SLOT_GRADIENT
+		                 ? amos_find(m, AMOS_PARAMETERS, slot->name + strlen("grad:"))
+		                 : -1;
+		if (of >= 0)
+			m->slots[m->first[AMOS_GRADIENTS] + of] = i;
+	}
+	return true;
+}
+
+static const struct amos_entry *outputs_of(const struct amos *m)
+{
+	return amos_find_entry(m->model, "run");
+}
+
+static bool is_output(const struct amos_out *out)
+{
+	return !out->auxiliary;
+}
+
+// Returns output i of the model, among those of the entry that computes them.
+static const struct amos_out *output(const struct amos *m, int64_t i)
+{
+	const struct amos_out *out = outputs_of(m)->outs;
+	for (; !is_output(out) || i--; out++)
+		;
+	return out;
+}
+
+static const struct amos_slot *slot(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	if (kind == AMOS_GRADIENTS) // described as its parameter
+		kind = AMOS_PARAMETERS;
+	return &m->model->slots[m->slots[m->first[kind] + i]];
+}
+
+int64_t amos_count(const struct amos *m, enum amos_kind kind)
+{
+	if (kind != AMOS_OUTPUTS)
+		return m->first[kind + 1] - m->first[kind];
+	const struct amos_entry *entry = outputs_of(m);
+	int64_t count = 0;
+	for (int64_t i = 0; entry && i < entry->nouts; i++)
+		count += is_output(&entry->outs[i]);
+	return count;
+}
+
+int64_t amos_find(const struct amos *m, enum amos_kind kind, const char *name)
+{
+	int64_t n = amos_count(m, kind);
+	for (int64_t i = 0; i < n; i++)
+		if (!strcmp(amos_name(m, kind, i), name))
+			return i;
+	return -1;
+}
+
+const char *amos_name(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return kind == AMOS_OUTPUTS ? output(m, i)->name : slot(m, kind, i)->name;
+}
+
+enum amos_type amos_type(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return (enum amos_type)(kind == AMOS_OUTPUTS ? output(m, i)->type : slot(m, kind, i)->type);
+}
+
+int64_t amos_rank(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return kind == AMOS_OUTPUTS ? output(m, i)->rank : slot(m, kind, i)->rank;
+}
+
+const int64_t *amos_shape(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return kind == AMOS_OUTPUTS ? output(m, i)->dim : slot(m, kind, i)->dim;
+}
+
+int64_t amos_bytes(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return kind == AMOS_OUTPUTS ? output(m, i)->bytes : slot(m, kind, i)->bytes;
+}
+
+void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	if (kind == AMOS_OUTPUTS) {
+		const struct amos_entry *entry = outputs_of(m);
+		return amos_out_bytes(m, entry, output(m, i) - entry->outs);
+	}
+	int64_t at = m->slots[m->first[kind] + i];
+	return at < 0 ? NULL : amos_slot_bytes(m, at);
+}
+
+void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
+{
+	char *blocks[AMOS_KINDS] = {[AMOS_PARAMETERS] = m->params,
+	                            [AMOS_GRADIENTS] = m->gradients,
+	                            [AMOS_STATE] = m->state};
+	*bytes = 0;
+	for (int64_t i = 0; blocks[kind] && i < amos_count(m, kind); i++) {
+		int64_t end = slot(m, kind, i)->offset + slot(m, kind, i)->bytes;
+		*bytes = end > *bytes ? end : *bytes;
+	}
+	return *bytes ? blocks[kind] : NULL;
+}
+
+void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
+{
+	const struct amos_entry *entry = outputs_of(m);
+	amos_out_shape(m, entry, output(m, i) - entry->outs, shape);
+}
+
+// ---- calls ----------------------------------------------------------------------------
+
+// Fails if a label or index that the entry reads is out of range: kernels do not look.
+static int check_inputs(const struct amos *m, const struct amos_entry *entry)
+{
+	for (int64_t i = 0; i < amos_count(m, AMOS_INPUTS); i++) {
+		const struct amos_slot *s = slot(m, AMOS_INPUTS, i);
+		const void *at = m->inputs[s->offset];
+		int64_t n = s->limit && entry->reads[s->offset] == '1'
+		                ? s->bytes / amos_types[s->type].bytes
+		                : 0;
+		for (int64_t k = 0; k < n; k++) {
+			double x = amos_number(at, s->type, k);
+			bool ignored = s->ignore && x == (double)s->ignore;
+			if (!ignored && !(x >= 0 && x < (double)s->limit))
+				return amos_fail(AMOS_INPUT,
+				                 "%s: input '%s': expected integers in [0, %lld), "
+				                 "found %g in element %lld",
+				                 m->model->name, s->name, (long long)s->limit, x,
+				                 (long long)k);
+		}
+	}
+	return AMOS_DONE;
+}
+
+static int call(struct amos *m, const char *name, double *loss)
+{
+	const struct amos_entry *entry = amos_find_entry(m->model, name);
+	if (!entry)
+		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, name);
+	int status = check_inputs(m, entry);
+	if (!status)
+		status = amos_call(m, entry, NULL, NULL);
+	m->last = status ? NULL : entry;
+	if (!status && loss)
+		*loss = amos_metric(m, "loss");
+	return status;
+}
+
+int amos_forward(struct amos *m)
+{
+	return call(m, "run", NULL);
+}
+
+int amos_evaluate(struct amos *m, double *loss)
+{
+	return call(m, "eval", loss);
+}
+
+int amos_step(struct amos *m, double *loss)
+{
+	int64_t slot = amos_find_slot(m->model, "amos.left"), left = 0;
+	if (slot >= 0)
+		memcpy(&left, amos_slot_bytes(m, slot), sizeof left);
+	return call(m, left ? "gather" : "train", loss);
+}
+
+int amos_gradient(struct amos *m, double *loss)
+{
+	return call(m, "gradient", loss);
+}
+
+int amos_update(struct amos *m)
+{
+	const struct amos_entry *last = m->last; // the metrics stay those of amos_gradient()
+	int status = call(m, "update", NULL);
+	m->last = last;
+	return status;
+}
+
+int64_t amos_steps(const struct amos *m)
+{
+	int64_t slot = amos_find_slot(m->model, "amos.step"), steps = 0;
+	if (slot >= 0)
+		memcpy(&steps, amos_slot_bytes(m, slot), sizeof steps);
+	return steps;
+}
+
+double amos_metric(const struct amos *m, const char *name)
+{
+	int64_t out = m->last ? amos_find_output(m->last, name) : -1;
+	return out < 0 ? NAN : amos_out_number(m, m->last, out);
+}
+
+// ---- instances ------------------------------------------------------------------------
+
+static bool is_weight(const struct amos_slot *s)
+{
+	return s->kind == AMOS_SLOT_PARAMETER || s->kind == AMOS_SLOT_FROZEN ||
+	       s->kind == AMOS_SLOT_BUFFER;
+}
+
+static void set_up(struct amos *m, const struct amos_setup *setup)
+{
+	const struct amos_model *model = m->model;
+	m->parallel_for = setup->parallel_for;
+	m->context = setup->context;
+	for (int64_t i = 0; setup->weights && i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		const void *given =
+		    is_weight(s) ? setup->weights(setup->context, s->name, s->bytes) : NULL;
+		if (given)
+			memcpy(amos_slot_bytes(m, i), given, (size_t)s->bytes);
+	}
+}
+
+int amos_open(const struct amos_model *model, const struct amos_setup *setup, struct amos **to)
+{
+	struct amos_setup all = {.size = sizeof all};
+	*to = NULL;
+	if (setup &&
+	    (setup->size < offsetof(struct amos_setup, weights) || setup->size > sizeof all))
+		return amos_fail(AMOS_INPUT,
+		                 "amos_open: expected a struct amos_setup of at most %zu bytes, "
+		                 "found %zu" HELP "compile the program with this runtime's amos.h",
+		                 sizeof all, setup->size);
+	if (setup)
+		memcpy(&all, setup, setup->size);
+	int status = amos_open_slots(model, all.threads, all.seed, NULL, NULL, to);
+	if (!status)
+		set_up(*to, &all);
+	return status;
+}
