@@ -174,7 +174,8 @@ AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
 /* ---- a command ---------------------------------------------------------------------- */
 
 /* Runs a trainer as a command, which prints and may exit: the verbs train (default), eval, run,
- * export and info, with the options of `amosc train`; --help lists them. Returns the exit status. */
+ * export and info, with the options of `amosc train`, which --help lists. Returns the exit
+ * status. */
 AMOS_API int amos_main(const struct amos_model *model, int argc, char **argv);
 
 #ifdef __cplusplus

@@ -228,12 +228,14 @@ void amos_parse(const struct amos_command_line *line, int argc, char **argv)
 	                  .options = calloc(rows + 3, sizeof *p.options),
 	                  .letters = calloc(2 * rows + 2, 1)};
 	char **words = calloc((size_t)argc + 1, sizeof *words); // getopt_long() sorts them
-	if (p.row && p.name && p.options && p.letters && words) {
-		memcpy(words, argv, (size_t)argc * sizeof *words);
-		words[0] = (char *)line->program;
-		list_options(&p);
-		parse_words(&p, argc, words);
+	if (!p.row || !p.name || !p.options || !p.letters || !words) {
+		fprintf(stderr, "%s: out of memory\n", line->program);
+		exit(AMOS_MACHINE);
 	}
+	memcpy(words, argv, (size_t)argc * sizeof *words);
+	words[0] = (char *)line->program;
+	list_options(&p);
+	parse_words(&p, argc, words);
 	free(p.row);
 	free(p.name);
 	free(p.options);
