@@ -302,4 +302,15 @@ const char *installed_file(Arena *, const char *name, const char *built);
 // Returns the header of a compiled program whose model is PREFIX_model.
 const char *header_text(const Program *, const char *prefix);
 
+typedef struct Binding { // a language of --bindings
+	const char *name, *suffix; // suffix: what follows the name of the output
+	const char *needs; // suffix of the output that it loads; NULL: it includes the header
+	const char *text;  // with @FILE@ for the name of the output, and @ID@ for the prefix
+} Binding;
+// Returns the binding of this name. Fails with STATUS_USAGE if there is none.
+const Binding *binding_named(const Session *, const char *name);
+// Fails with STATUS_USAGE if the output `path` cannot have the binding.
+void check_binding(const Session *, const char *name, const char *path);
+const char *binding_text(Arena *, const Binding *, const char *stem, const char *prefix);
+
 #endif

@@ -6,7 +6,8 @@
 
 extern const struct {
 	const char *name, *text;
-} header_pages[]; // amos.h
+} header_pages[]; // amos.h and bindings/
+extern const int header_npages;
 
 typedef struct Header {
 	Text text;
@@ -90,4 +91,54 @@ const char *header_text(const Program *p, const char *prefix)
 	say_numbers(&h, g, outs);
 	say(t, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
 	return t->at;
+}
+
+// ---- bindings -------------------------------------------------------------------------
+
+static const Binding bindings[] = {
+    {"cpp", ".hpp", NULL, "cpp.hpp"},
+    {"python", "_model.py", ".so", "python.py"}, // Python takes NAME.so for its own
+};
+
+const Binding *binding_named(const Session *session, const char *name)
+{
+	Text known = {.arena = session->arena};
+	for (int k = 0; k < COUNT(bindings); k++) {
+		if (!strcmp(bindings[k].name, name))
+			return &bindings[k];
+		say(&known, "%s%s", k ? " or " : "", bindings[k].name);
+	}
+	bad_usage(session,
+	          format(session->arena, "--bindings: expected %s, found '%s'", known.at, name));
+}
+
+void check_binding(const Session *session, const char *name, const char *path)
+{
+	const Binding *b = binding_named(session, name);
+	const char *needs = b->needs ? b->needs : "";
+	bool library = ends_with(path, ".o") || ends_with(path, ".a") || ends_with(path, ".so");
+	if (!library || !ends_with(path, needs))
+		bad_usage(session,
+		          format(session->arena, "--bindings %s: expected -o NAME%s, found '%s'",
+		                 name, b->needs ? b->needs : ".so, .a or .o", path));
+}
+
+static const char *page_named(const char *name)
+{
+	for (int k = 0; k < header_npages; k++)
+		if (!strcmp(header_pages[k].name, name))
+			return header_pages[k].text;
+	bug("no page '%s'", name);
+}
+
+const char *binding_text(Arena *arena, const Binding *b, const char *stem, const char *prefix)
+{
+	const char *slash = strrchr(stem, '/'), *file = slash ? slash + 1 : stem, *next;
+	Text text = {.arena = arena};
+	for (const char *at = page_named(b->text); *at; at = next) {
+		bool is_file = starts_with(at, "@FILE@"), is_id = starts_with(at, "@ID@");
+		next = at + (is_file ? strlen("@FILE@") : is_id ? strlen("@ID@") : 1);
+		say(&text, is_file || is_id ? "%s" : "%.1s", is_file ? file : is_id ? prefix : at);
+	}
+	return text.at;
 }

@@ -114,8 +114,33 @@ void check_output(const Session *session, const char *path)
 	if (gpu && kind != OBJECT_FILE)
 		bad_usage(session, "expected -o NAME.ptx for a GPU");
 	prefix_of(session, path);
+	for (int i = 0; i < session->choices.count; i++)
+		if (session->choices.at[i].option == OPT_bindings)
+			check_binding(session, session->choices.at[i].value, path);
 	if (kind != OBJECT_FILE)
 		runtime_of(session, path);
+}
+
+typedef VEC(struct OutputText) Texts;
+
+// Returns the files beside a library or an object, NAME.h and what --bindings lists.
+static Texts texts_of(const Program *p, const char *path, const char *prefix)
+{
+	Arena *arena = p->session->arena;
+	Texts texts = {0};
+	const char *stem = format(arena, "%.*s", (int)(strrchr(path, '.') - path), path);
+	PUSH(arena, texts,
+	     ((struct OutputText){format(arena, "%s.h", stem), header_text(p, prefix)}));
+	for (int i = 0; i < p->session->choices.count; i++) {
+		const Choice *c = &p->session->choices.at[i];
+		if (c->option != OPT_bindings)
+			continue;
+		const Binding *b = binding_named(p->session, c->value);
+		PUSH(arena, texts,
+		     ((struct OutputText){format(arena, "%s%s", stem, b->suffix),
+		                          binding_text(arena, b, stem, prefix)}));
+	}
+	return texts;
 }
 
 void prepare_output(Program *p, const char *path)
@@ -132,16 +157,15 @@ void write_program(const Program *p, const char *path)
 	OutputKind kind = kind_of(path);
 	need_done(amos_output_check(path));
 	const char *prefix = kind == EXECUTABLE ? "amos" : prefix_of(session, path);
-	const char *header =
-	    p->apart ? format(arena, "%.*s.h", (int)(strrchr(path, '.') - path), path) : NULL;
-	if (header)
-		need_done(amos_output_check(header));
+	Texts texts = p->apart ? texts_of(p, path, prefix) : (Texts){0};
+	for (int k = 0; k < texts.count; k++)
+		need_done(amos_output_check(texts.at[k].path));
 	write_output(p->object,
 	             &(Output){.kind = kind,
 	                       .path = path,
 	                       .symbol = format(arena, "%s_model", prefix),
-	                       .header = header,
-	                       .text = header ? header_text(p, prefix) : NULL,
+	                       .texts = texts.count,
+	                       .text = texts.at,
 	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
 	                       .minimal = is_minimal(session, kind),
 	                       .lld = AMOSC_LLD});

@@ -14,6 +14,7 @@
 enum {
 	ALIGN = 64,
 	PAGE = 4096,          // smallest page size of any system; blocks begin on a page boundary
+	LARGE_PAGE = 2 << 20, // bytes
 	THREADS = 1024,       // maximum number of threads
 	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };
@@ -275,7 +276,8 @@ static bool take_memory(struct amos *m)
 	                -1, 0);
 	if (at == MAP_FAILED)
 		return false;
-	madvise(at, (size_t)m->bytes, MADV_HUGEPAGE);
+	if (m->bytes >= LARGE_PAGE) // a small model would take, and clear, far more than it needs
+		madvise(at, (size_t)m->bytes, MADV_HUGEPAGE);
 	for (int k = 0; k < COUNT(bytes); at += round_up(bytes[k++], PAGE))
 		*blocks[k] = at;
 	lay_batch(m);

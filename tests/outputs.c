@@ -1,9 +1,10 @@
 /* outputs.c: two models in one program, by the headers that amosc build writes, in C99 and C++.
  * Each runs in threads, which must agree; prints the loss of each after five steps. Checks that the
- * functions of amos.h mean what it says.
+ * functions of amos.h mean what it says, and with an argument, that nothing leaks.
  */
 #include "first.h"
 #include "second.h"
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -169,21 +170,57 @@ static void check_setup(const struct amos_model *model)
 	amos_close(own);
 }
 
+/* Returns the number of mappings, which has no noise as the resident pages have. */
+static long mappings(void)
+{
+	long lines = 0;
+	int c;
+	FILE *file = fopen("/proc/self/maps", "r");
+	CHECK(file);
+	while ((c = getc(file)) != EOF)
+		lines += c == '\n';
+	fclose(file);
+	return lines;
+}
+
+/* What an instance took is given back. */
+static void check_leaks(const struct amos_model *model)
+{
+	size_t heap = 0;
+	long mapped = 0;
+	int i;
+	for (i = 0; i < 10000; i++) {
+		struct amos *m;
+		CHECK(!amos_open(model, NULL, &m) && !amos_step(m, NULL));
+		amos_close(m);
+		if (!i) {
+			mapped = mappings();
+			heap = mallinfo2().uordblks;
+		}
+	}
+	/* What malloc keeps for reuse counts as used. */
+	CHECK(mallinfo2().uordblks < heap + (1 << 16) && mappings() <= mapped);
+}
+
 /* The layout that programs compiled earlier expect: a change needs a new version. */
 static void check_layout(void)
 {
 	CHECK(offsetof(struct amos_setup, threads) == sizeof(size_t));
-	CHECK(offsetof(struct amos_setup, seed) == 16 && offsetof(struct amos_setup, weights) == 24);
+	CHECK(offsetof(struct amos_setup, seed) == 16 &&
+	      offsetof(struct amos_setup, weights) == 24);
 	CHECK(offsetof(struct amos_setup, parallel_for) == 24 + sizeof(void *));
 	CHECK(offsetof(struct amos_setup, context) == 24 + 2 * sizeof(void *));
 	CHECK(AMOS_MACHINE == 3 && AMOS_BOOL == 12 && AMOS_STATE == 6 && AMOS_KINDS == 7);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	(void)argv;
 	const struct amos_model *models[] = {&first_model, &second_model};
 	int k, i;
 	check_layout();
+	if (argc > 1)
+		check_leaks(&first_model);
 	for (k = 0; k < 2; k++) {
 		pthread_t thread[THREADS];
 		void *loss[THREADS];

@@ -64,11 +64,14 @@ typedef enum OutputKind { OBJECT_FILE, STATIC_LIBRARY, SHARED_LIBRARY, EXECUTABL
 typedef struct Output {
 	OutputKind kind;
 	const char *path;
-	const char *symbol;        // the one global symbol of an object
-	const char *header, *text; // path and contents of the header; NULL: none
-	const char *runtime;       // directory of the runtime for the target
-	bool minimal;              // the runtime that needs libc alone
-	const char *lld;           // the linker
+	const char *symbol; // the one global symbol of an object
+	int texts;          // files that are written with it
+	const struct OutputText {
+		const char *path, *text;
+	} * text;
+	const char *runtime; // directory of the runtime for the target
+	bool minimal;        // the runtime that needs libc alone
+	const char *lld;     // the linker
 } Output;
 
 // Joins the parts to one ELF object, in which the model has the name `symbol` and all else is

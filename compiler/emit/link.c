@@ -18,7 +18,8 @@
 typedef struct Linker {
 	Arena *arena;
 	const Output *output;
-	struct amos_temp_file file, header, object; // object: the linker's input
+	struct amos_temp_file file, object; // object: the linker's input
+	struct amos_temp_file *texts;
 	VEC(char *) words;
 } Linker;
 
@@ -26,7 +27,8 @@ static void drop(void *linker)
 {
 	Linker *l = linker;
 	amos_file_drop(&l->file);
-	amos_file_drop(&l->header);
+	for (int k = 0; k < l->output->texts; k++)
+		amos_file_drop(&l->texts[k]);
 	amos_file_drop(&l->object);
 }
 
@@ -167,11 +169,12 @@ static void write_files(Linker *l, const Object *object)
 		archive(l, &part);
 	else
 		link_parts(l, &part);
-	if (o->header) {
-		need_done(amos_file_open(&l->header, o->header));
-		write_bytes(&l->header, o->text, strlen(o->text));
-		need_done(amos_file_keep(&l->header));
+	for (int k = 0; k < o->texts; k++) {
+		need_done(amos_file_open(&l->texts[k], o->text[k].path));
+		write_bytes(&l->texts[k], o->text[k].text, strlen(o->text[k].text));
 	}
+	for (int k = 0; k < o->texts; k++)
+		need_done(amos_file_keep(&l->texts[k]));
 	need_done(amos_file_keep(&l->file));
 }
 
@@ -180,7 +183,9 @@ void write_output(const Object *object, const Output *output)
 	Catch catch;
 	Arena *arena = arena_new();
 	Linker *l = NEW(arena, Linker);
-	*l = (Linker){.arena = arena, .output = output};
+	*l = (Linker){.arena = arena,
+	              .output = output,
+	              .texts = NEWS(arena, struct amos_temp_file, output->texts)};
 	at_end(arena, drop, l);
 	if (!TRY(catch)) {
 		write_files(l, object);

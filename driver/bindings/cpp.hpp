@@ -1,0 +1,152 @@
+// @FILE@.hpp: the model @ID@ in C++11, by @FILE@.h. An instance owns its memory; failures throw.
+//
+//     @ID@::trainer model;
+//     for (auto &x : model.values<float>(AMOS_INPUTS, "..."))
+//             x = ...;
+//     double loss = model.step();
+#ifndef AMOS_CPP_@ID@
+#define AMOS_CPP_@ID@
+#include "@FILE@.h"
+#ifndef AMOS_CPP
+#define AMOS_CPP
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace amos_cpp {
+
+// A failed call: what() is amos_error(), status() an amos_status.
+class error : public std::runtime_error {
+	int code;
+
+      public:
+	explicit error(int status, const std::string &text = amos_error())
+	    : std::runtime_error(text), code(status)
+	{
+	}
+	int status() const { return code; }
+};
+
+inline void need(int status)
+{
+	if (status)
+		throw error(status);
+}
+
+// The elements of an array in an instance, which stays their owner. std::span(v.data(), v.size()).
+template <typename T> class view {
+	T *first;
+	std::size_t count;
+
+      public:
+	view(T *data, std::size_t size) : first(data), count(size) {}
+	T *data() const { return first; }
+	std::size_t size() const { return count; }
+	T *begin() const { return first; }
+	T *end() const { return first + count; }
+	T &operator[](std::size_t i) const { return first[i]; }
+};
+
+template <typename T> struct element;
+template <> struct element<double> { static enum amos_type type() { return AMOS_F64; } };
+template <> struct element<float> { static enum amos_type type() { return AMOS_F32; } };
+template <> struct element<int64_t> { static enum amos_type type() { return AMOS_I64; } };
+template <> struct element<int32_t> { static enum amos_type type() { return AMOS_I32; } };
+template <> struct element<int16_t> { static enum amos_type type() { return AMOS_I16; } };
+template <> struct element<int8_t> { static enum amos_type type() { return AMOS_I8; } };
+template <> struct element<uint8_t> { static enum amos_type type() { return AMOS_U8; } };
+template <> struct element<bool> { static enum amos_type type() { return AMOS_BOOL; } };
+
+// An instance of a model. It can be moved, not copied; one thread at a time uses it.
+class instance {
+	amos *m;
+
+	int64_t number(amos_kind kind, const std::string &name) const
+	{
+		int64_t i = amos_find(m, kind, name.c_str());
+		if (i < 0)
+			throw error(AMOS_INPUT, "no array '" + name + "' of this kind");
+		return i;
+	}
+
+      public:
+	explicit instance(const amos_model &model, const amos_setup *setup = nullptr) : m(nullptr)
+	{
+		need(amos_open(&model, setup, &m));
+	}
+	instance(instance &&other) noexcept : m(other.m) { other.m = nullptr; }
+	instance &operator=(instance &&other) noexcept
+	{
+		std::swap(m, other.m);
+		return *this;
+	}
+	instance(const instance &) = delete;
+	instance &operator=(const instance &) = delete;
+	~instance() { amos_close(m); }
+	amos *get() const { return m; }
+
+	// Returns the elements of an array. Throws if there is none of this name, or of other type.
+	template <typename T> view<T> values(amos_kind kind, const std::string &name) const
+	{
+		int64_t i = number(kind, name);
+		void *data = amos_values(m, kind, i);
+		if (!data || amos_type(m, kind, i) != element<T>::type())
+			throw error(AMOS_INPUT, "'" + name + "' has elements of another type, or none");
+		return view<T>(static_cast<T *>(data), amos_bytes(m, kind, i) / sizeof(T));
+	}
+	std::vector<int64_t> shape(amos_kind kind, const std::string &name) const
+	{
+		int64_t i = number(kind, name);
+		const int64_t *at = amos_shape(m, kind, i);
+		return std::vector<int64_t>(at, at + amos_rank(m, kind, i));
+	}
+	// All parameters, gradients or state, as floats.
+	view<float> block(amos_kind kind) const
+	{
+		int64_t bytes;
+		void *data = amos_block(m, kind, &bytes);
+		return view<float>(static_cast<float *>(data), bytes / sizeof(float));
+	}
+
+	void forward() { need(amos_forward(m)); }
+	double evaluate() { return loss_of(amos_evaluate); }
+	double step() { return loss_of(amos_step); }
+	double gradient() { return loss_of(amos_gradient); }
+	void update() { need(amos_update(m)); }
+	int64_t steps() const { return amos_steps(m); }
+	double metric(const std::string &name) const { return amos_metric(m, name.c_str()); }
+
+	void save(const std::string &path) const { need(amos_save(m, path.c_str())); }
+	void load(const std::string &path) { need(amos_load(m, path.c_str())); }
+	std::vector<char> store() const
+	{
+		std::vector<char> to(amos_checkpoint_bytes(m));
+		need(amos_store(m, to.data(), to.size()));
+		return to;
+	}
+	void restore(const std::vector<char> &from)
+	{
+		need(amos_restore(m, from.data(), from.size()));
+	}
+
+      private:
+	double loss_of(int (*call)(amos *, double *))
+	{
+		double loss;
+		need(call(m, &loss));
+		return loss;
+	}
+};
+
+} // namespace amos_cpp
+#endif
+
+namespace @ID@ {
+
+struct trainer : amos_cpp::instance {
+	explicit trainer(const amos_setup *setup = nullptr) : instance(@ID@_model, setup) {}
+};
+
+} // namespace @ID@
+#endif

@@ -1,0 +1,141 @@
+"""@FILE@_model.py: the model @ID@ by ctypes, from @FILE@.so beside this file.
+
+    from @FILE@_model import Trainer
+    model = Trainer()
+    model.inputs["x"][:] = batch
+    loss = model.step()
+
+Arrays are views of the model's memory: of NumPy if it is installed, else of ctypes, flat. They are
+valid as long as the trainer that they come from.
+"""
+import ctypes
+import os
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+_lib = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), "@FILE@.so"))
+_kinds = ["inputs", "outputs", "parameters", "gradients", "frozen", "buffers", "state"]
+_types = [  # enum amos_type: ctypes, NumPy; 16-bit floats as their bits where there is no such type
+    (ctypes.c_double, "f8"), (ctypes.c_float, "f4"), (ctypes.c_uint16, "f2"), (ctypes.c_uint16, "u2"),
+    (ctypes.c_int64, "i8"), (ctypes.c_int32, "i4"), (ctypes.c_int16, "i2"), (ctypes.c_int8, "i1"),
+    (ctypes.c_uint64, "u8"), (ctypes.c_uint32, "u4"), (ctypes.c_uint16, "u2"), (ctypes.c_uint8, "u1"),
+    (ctypes.c_bool, "?")]
+_pointer, _i64, _text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
+_array = [_pointer, ctypes.c_int, _i64]
+for _name, _result, _arguments in [
+        ("error", _text, []), ("open", ctypes.c_int, [_pointer] * 3), ("close", None, [_pointer]),
+        ("count", _i64, [_pointer, ctypes.c_int]), ("name", _text, _array), ("type", ctypes.c_int, _array),
+        ("rank", _i64, _array), ("shape", ctypes.POINTER(_i64), _array), ("bytes", _i64, _array),
+        ("values", _pointer, _array), ("block", _pointer, [_pointer, ctypes.c_int, ctypes.POINTER(_i64)]),
+        ("forward", ctypes.c_int, [_pointer]), ("update", ctypes.c_int, [_pointer]), ("steps", _i64, [_pointer]),
+        ("evaluate", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
+        ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
+        ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
+        ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
+        ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
+        ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64])]:
+    _function = getattr(_lib, "amos_" + _name)
+    _function.restype, _function.argtypes = _result, _arguments
+
+
+class Error(Exception):
+    """A failed call; `status` is an amos_status."""
+
+    def __init__(self, status):
+        super().__init__(_lib.amos_error().decode())
+        self.status = status
+
+
+class _Setup(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("threads", _i64), ("seed", _i64), ("weights", _pointer),
+                ("parallel_for", _pointer), ("context", _pointer)]
+
+
+def _need(status):
+    if status:
+        raise Error(status)
+
+
+def _view(address, kind, shape):
+    count = 1
+    for size in shape:
+        count *= size
+    array = (_types[kind][0] * count).from_address(address)
+    return numpy.frombuffer(array, _types[kind][1]).reshape(shape) if numpy else array
+
+
+class Trainer:
+    """An instance of the model. Its attributes inputs, outputs, parameters, gradients, frozen, buffers
+    and state map names to arrays."""
+
+    def __init__(self, threads=0, seed=0):
+        self._m = _pointer()
+        setup = _Setup(size=ctypes.sizeof(_Setup), threads=threads, seed=seed)
+        model = ctypes.c_char.in_dll(_lib, "@ID@_model")
+        _need(_lib.amos_open(ctypes.byref(model), ctypes.byref(setup), ctypes.byref(self._m)))
+        for kind, name in enumerate(_kinds):
+            setattr(self, name, self._arrays(kind))
+
+    def __del__(self):
+        if getattr(self, "_m", None):
+            _lib.amos_close(self._m)
+
+    def _arrays(self, kind):
+        arrays = {}
+        for i in range(_lib.amos_count(self._m, kind)):
+            at = self._m, kind, i
+            address = _lib.amos_values(*at)
+            if address:
+                shape = _lib.amos_shape(*at)[:_lib.amos_rank(*at)]
+                arrays[_lib.amos_name(*at).decode()] = _view(address, _lib.amos_type(*at), shape)
+        return arrays
+
+    def block(self, kind):
+        """Returns all "parameters", "gradients" or "state" as one array of floats."""
+        count = _i64()
+        address = _lib.amos_block(self._m, _kinds.index(kind), ctypes.byref(count))
+        return _view(address, 1, [count.value // 4]) if address else None
+
+    def _loss(self, call):
+        loss = ctypes.c_double()
+        _need(call(self._m, ctypes.byref(loss)))
+        return loss.value
+
+    def forward(self):
+        _need(_lib.amos_forward(self._m))
+
+    def evaluate(self):
+        return self._loss(_lib.amos_evaluate)
+
+    def step(self):
+        return self._loss(_lib.amos_step)
+
+    def gradient(self):
+        return self._loss(_lib.amos_gradient)
+
+    def update(self):
+        _need(_lib.amos_update(self._m))
+
+    def steps(self):
+        return _lib.amos_steps(self._m)
+
+    def metric(self, name):
+        return _lib.amos_metric(self._m, name.encode())
+
+    def save(self, path):
+        _need(_lib.amos_save(self._m, os.fsencode(path)))
+
+    def load(self, path):
+        _need(_lib.amos_load(self._m, os.fsencode(path)))
+
+    def store(self):
+        """Returns a checkpoint as bytes, for restore()."""
+        to = ctypes.create_string_buffer(_lib.amos_checkpoint_bytes(self._m))
+        _need(_lib.amos_store(self._m, to, len(to)))
+        return to.raw
+
+    def restore(self, checkpoint):
+        _need(_lib.amos_restore(self._m, checkpoint, len(checkpoint)))

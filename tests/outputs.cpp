@@ -1,0 +1,58 @@
+// outputs.cpp: two models by the C++ bindings that amosc build writes; failures throw.
+#include "first.hpp"
+#include "second.hpp"
+#include <cstdio>
+#include <stdexcept>
+
+#define CHECK(is)                                                                                  \
+	do {                                                                                       \
+		if (!(is))                                                                         \
+			throw std::logic_error(#is);                                               \
+	} while (0)
+
+template <typename Call> static int status_of(Call call)
+{
+	try {
+		call();
+	} catch (const amos_cpp::error &e) {
+		CHECK(*e.what());
+		return e.status();
+	}
+	return AMOS_DONE;
+}
+
+static void fill(amos_cpp::instance &m)
+{
+	std::size_t i = 0;
+	for (float &x : m.values<float>(AMOS_INPUTS, "x"))
+		x = static_cast<float>(i++ % 5) - 2;
+	for (int64_t &label : m.values<int64_t>(AMOS_INPUTS, "labels"))
+		label = static_cast<int64_t>(i++ % 3);
+}
+
+int main()
+{
+	first::trainer a, b;
+	second::trainer other;
+	fill(a);
+	fill(b);
+	fill(other);
+	for (int i = 0; i < 5; i++) {
+		double loss = a.step();
+		CHECK(b.gradient() == loss && other.step() > 0);
+		b.update();
+	}
+	CHECK(a.store() == b.store() && a.steps() == 5 && a.shape(AMOS_INPUTS, "x").size() == 2);
+	const std::vector<char> kept = a.store();
+	CHECK(a.step() == b.step() && a.store() != kept);
+	a.restore(kept);
+	CHECK(a.store() == kept && a.block(AMOS_PARAMETERS).size() > 0);
+	first::trainer moved(std::move(a));
+	moved.forward();
+	CHECK(moved.values<float>(AMOS_OUTPUTS, "logits").size() == 6 && !a.get());
+	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "labels"); }) == AMOS_INPUT);
+	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "nothing"); }) == AMOS_INPUT);
+	CHECK(status_of([&] { moved.load("nowhere.ckpt"); }) == AMOS_INPUT);
+	std::puts("C++");
+	return 0;
+}

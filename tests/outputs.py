@@ -1,0 +1,29 @@
+"""outputs.py: a model by the Python bindings that amosc build writes."""
+import first_model as first
+
+a, b = first.Trainer(), first.Trainer(threads=1)
+for m in (a, b):
+    x = m.inputs["x"].reshape(-1) if first.numpy else m.inputs["x"]
+    for i in range(len(x)):
+        x[i] = i % 5 - 2
+    for i in range(len(m.inputs["labels"])):
+        m.inputs["labels"][i] = i % 3
+for _ in range(5):
+    loss = a.step()
+    assert b.gradient() == loss
+    b.update()
+assert a.store() == b.store() and a.steps() == 5 and a.metric("loss") == loss
+kept = a.store()
+assert a.step() == b.step() and a.store() != kept
+a.restore(kept)
+assert a.store() == kept and len(a.block("parameters")) == len(a.block("gradients"))
+assert sorted(a.gradients) == sorted(a.parameters) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+a.forward()
+if first.numpy:
+    assert a.outputs["logits"].shape == (2, 3) and a.outputs["logits"].any()
+try:
+    a.load("nowhere.ckpt")
+except first.Error as e:
+    assert e.status == 1 and "nowhere.ckpt" in str(e)
+else:
+    raise SystemExit("a missing checkpoint is loaded")
