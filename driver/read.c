@@ -22,6 +22,18 @@ typedef struct Reading { // the ReadOptions while they are collected
 	KnownList known;
 } Reading;
 
+// Fails if the option gives the name another number, too.
+static void check_once(const Session *session, OptionName option, const Binds *pairs, Bind pair)
+{
+	for (int i = 0; i < pairs->count; i++)
+		if (!strcmp(pairs->at[i].name, pair.name) && pairs->at[i].size != pair.size)
+			bad_usage(session,
+			          format(session->arena,
+			                 "--%s: '%s' is given twice, as %lld and %lld",
+			                 options[option].name, pair.name,
+			                 (long long)pairs->at[i].size, (long long)pair.size));
+}
+
 // Returns the pairs of an option whose values are lists NAME=N,NAME=N with N at least 1.
 static Binds pairs_of(const Session *session, OptionName option)
 {
@@ -41,7 +53,9 @@ static Binds pairs_of(const Session *session, OptionName option)
 				                 options[option].name, options[option].argument,
 				                 c->value));
 			char *name = format(session->arena, "%.*s", (int)(equal - list), list);
-			PUSH(session->arena, pairs, ((Bind){name, size}));
+			Bind pair = {name, size};
+			check_once(session, option, &pairs, pair);
+			PUSH(session->arena, pairs, pair);
 		}
 	}
 	return pairs;
