@@ -19,7 +19,7 @@
  * what is wrong, for this thread. No function but amos_main() exits, prints, or installs a signal
  * handler. A function that fails changes nothing, unless noted.
  * Memory: pointers that are returned belong to the instance and are valid until amos_close(). Only
- * amos_open(), amos_save() and amos_load() allocate.
+ * amos_open() and the functions of checkpoints allocate.
  * Threads: an instance is used by one thread at a time; different instances are independent.
  * Results do not depend on the number of threads. Arrays are row major, without gaps; their buffers
  * are aligned to 64 bytes.
@@ -138,7 +138,8 @@ AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
 
 /* ---- calls -------------------------------------------------------------------------- */
 
-/* Each works on the batch in the inputs. AMOS_INPUT: an index or label is out of range. */
+/* Each works on the batch in the inputs. AMOS_INPUT: a label or an index is out of range; one that
+ * the model computes is found after the call, which has then changed what it changes. */
 
 /* Computes the outputs, for inference: without dropout, and with running statistics. */
 AMOS_API int amos_forward(struct amos *m);

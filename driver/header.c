@@ -22,11 +22,15 @@ static void say_name(Text *t, const char *name)
 		say(t, *name == '/' && t->at[t->count - 1] == '*' ? " %c" : "%c", *name);
 }
 
-static void say_tensor(Header *h, const char *name, Elem type, const Shape *shape)
+// Writes a line about a tensor. `limit`: its values are in [0, limit); 0: any.
+static void say_tensor(Header *h, const char *name, Elem type, const Shape *shape, int64_t limit)
 {
 	say(&h->text, " *   ");
 	say_name(&h->text, name);
-	say(&h->text, ": %s\n", shape_text(h->text.arena, type, shape));
+	say(&h->text, ": %s", shape_text(h->text.arena, type, shape));
+	if (limit)
+		say(&h->text, ", in [0, %lld)", (long long)limit);
+	say(&h->text, "\n");
 }
 
 // Writes `PREFIX_KIND_NAME = number,` with a name that is an identifier and unique.
@@ -60,7 +64,7 @@ static void say_slots(Header *h, const Graph *g, SlotKind kind, const char *titl
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == kind)
 			say_tensor(h, g->slots.at[i].name, g->slots.at[i].type,
-			           &g->slots.at[i].shape);
+			           &g->slots.at[i].shape, g->slots.at[i].limit);
 }
 
 const char *header_text(const Program *p, const char *prefix)
@@ -84,7 +88,7 @@ const char *header_text(const Program *p, const char *prefix)
 	for (int i = 0; outs && i < outs->outs.count; i++) {
 		const Val *v = val(outs, outs->outs.at[i].val);
 		if (is_own_out(outs->outs.at[i].name))
-			say_tensor(&h, outs->outs.at[i].name, v->type, &v->shape);
+			say_tensor(&h, outs->outs.at[i].name, v->type, &v->shape, 0);
 	}
 	say_slots(&h, g, S_param, "Parameters");
 	say(t, " */\nextern const struct amos_model %s_model;\n\n", prefix);
