@@ -40,48 +40,46 @@ extern "C" {
 #define AMOS_VERSION_NUMBER                                                                        \
 	(AMOS_VERSION_MAJOR * 10000 + AMOS_VERSION_MINOR * 100 + AMOS_VERSION_PATCH)
 
-#if defined(__GNUC__) && !defined(AMOS_API)
-#define AMOS_API __attribute__((visibility("default")))
-#elif !defined(AMOS_API)
-#define AMOS_API
+#ifndef AMOS_API
+#define AMOS_API /* marks the functions that shared libraries offer */
 #endif
 
 struct amos_model; /* a compiled model: extern const struct amos_model ID_model */
 struct amos;       /* an instance of a model */
 
-enum amos_status {
-	AMOS_DONE = 0,
-	AMOS_INPUT =
-	    1, /* invalid values, checkpoint or name; compiled for another CPU or version */
-	AMOS_USAGE = 2,  /* the model was compiled without this */
-	AMOS_MACHINE = 3 /* out of memory, disk full, no access */
+/* AMOS_INPUT: invalid values, checkpoint or name; or compiled for another CPU or version.
+ * AMOS_USAGE: the model was compiled without this.
+ * AMOS_MACHINE: out of memory, disk full, no access. */
+enum amos_status { AMOS_DONE = 0, AMOS_INPUT = 1, AMOS_USAGE = 2, AMOS_MACHINE = 3 };
+
+/* Types of elements. F16 and BF16 are uint16_t, BF16 the upper half of an f32; BOOL is uint8_t, 0
+ * or 1; the others have the C type that their name says. */
+enum amos_type {
+	AMOS_F64,
+	AMOS_F32,
+	AMOS_F16,
+	AMOS_BF16,
+	AMOS_I64,
+	AMOS_I32,
+	AMOS_I16,
+	AMOS_I8,
+	AMOS_U64,
+	AMOS_U32,
+	AMOS_U16,
+	AMOS_U8,
+	AMOS_BOOL
 };
 
-enum amos_type { /* of elements */
-	         AMOS_F64,
-	         AMOS_F32,
-	         AMOS_F16,  /* uint16_t */
-	         AMOS_BF16, /* uint16_t: the upper half of an f32 */
-	         AMOS_I64,
-	         AMOS_I32,
-	         AMOS_I16,
-	         AMOS_I8,
-	         AMOS_U64,
-	         AMOS_U32,
-	         AMOS_U16,
-	         AMOS_U8,
-	         AMOS_BOOL /* uint8_t: 0 or 1 */
-};
-
-enum amos_kind {                  /* of arrays; those of a kind are numbered from 0 */
-	         AMOS_INPUTS,     /* set before each call */
-	         AMOS_OUTPUTS,    /* of amos_forward() */
-	         AMOS_PARAMETERS, /* trained weights */
-	         AMOS_GRADIENTS,  /* of the parameters, with their numbers and names */
-	         AMOS_FROZEN,     /* weights that are not trained */
-	         AMOS_BUFFERS,    /* running statistics */
-	         AMOS_STATE,      /* the optimizer's */
-	         AMOS_KINDS
+/* Kinds of arrays; the arrays of a kind are numbered from 0. */
+enum amos_kind {
+	AMOS_INPUTS,     /* set before each call */
+	AMOS_OUTPUTS,    /* of amos_forward() */
+	AMOS_PARAMETERS, /* trained weights */
+	AMOS_GRADIENTS,  /* of the parameters, with their numbers and names */
+	AMOS_FROZEN,     /* weights that are not trained */
+	AMOS_BUFFERS,    /* running statistics */
+	AMOS_STATE,      /* the optimizer's */
+	AMOS_KINDS
 };
 
 /* Returns the text of this thread's last error, one or a few lines; "" if there was none. */
@@ -138,16 +136,18 @@ AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
 
 /* ---- calls -------------------------------------------------------------------------- */
 
-/* Each works on the batch in the inputs. AMOS_INPUT: a label or an index is out of range; one that
- * the model computes is found after the call, which has then changed what it changes. */
+/* Each works on the batch in the inputs. AMOS_INPUT: a label or an index is out of range. An index
+ * that the model computes is checked only at the end: amos_step() has updated the parameters by
+ * then.
+ */
 
 /* Computes the outputs, for inference: without dropout, and with running statistics. */
 AMOS_API int amos_forward(struct amos *m);
 /* Computes the mean loss of the batch, for inference. `loss` may be NULL. */
 AMOS_API int amos_evaluate(struct amos *m, double *loss);
-/* Trains on the batch: computes gradients and updates the parameters. If the model was compiled
- * with
- * --accumulate N, every N-th call updates them. *loss: the mean loss before the update. */
+/* Trains on the batch: computes gradients and updates the parameters. With
+ * `amosc build --accumulate N`, every N-th call updates them. *loss: the mean loss before the
+ * update. */
 AMOS_API int amos_step(struct amos *m, double *loss);
 /* The two halves of a step. Between them, the gradients may be read and changed: summed over
  * processes, clipped, or used to update the parameters in another way. amos_gradient() replaces the

@@ -13,8 +13,9 @@
 
 // Separates the text of an error from how to fix it.
 #define AMOS_HELP "\nhelp: "
-// amos_error() returns the text of a failure; statuses are those of amos.h, and exit statuses of
-// the command. Sets amos_error() and returns `status`.
+// The statuses are those of amos.h, and the exit statuses of the command.
+
+// Sets the text that amos_error() returns, and returns `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Returns the status for errno: AMOS_INPUT if the path is invalid, else AMOS_MACHINE.
 int amos_errno_status(void);

@@ -226,7 +226,7 @@ typedef struct Program {
 	struct amos_data *data; // NULL: none
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
-	bool apart;             // the program also computes and applies gradients in separate entries
+	bool apart;             // has entries that only compute, and only apply, gradients
 	bool tuned;             // its entries' machines have choices
 	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
@@ -241,8 +241,8 @@ typedef struct Program {
 
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
-//               several batches make an update; gradient and update, if `apart`; with `weights` also run and eval:1; if it `runs`
-//               and no data are held out, no eval
+//               several batches make an update; gradient and update, if `apart`; with `weights`
+//               also run and eval:1; if it `runs` and no data are held out, no eval
 //   evaluation  eval, eval:N
 //   others      run or grad
 Program *program_new(Session *, struct amos_data *);
@@ -290,8 +290,9 @@ const char *show_program(Session *, const char *where, const char *text, const c
 void check_output(const Session *, const char *path);
 // Sets which entries the program has for the output.
 void prepare_output(Program *, const char *path);
-// Writes the object of a program that passed all passes, and the header of a library: NAME.o, NAME.a, NAME.so or NAME.ptx, or
-// else an executable. Fails if it is a file that this process reads.
+// Writes the object of a program that passed all passes, and the header of a library: NAME.o,
+// NAME.a, NAME.so or NAME.ptx, or else an executable. Fails if it is a file that this process
+// reads.
 void write_program(const Program *, const char *path);
 // Returns the path of the file `name` in the directory of installed files, or if this program is
 // not installed, `built`.
@@ -302,7 +303,7 @@ const char *installed_file(Arena *, const char *name, const char *built);
 // Returns the header of a compiled program whose model is PREFIX_model.
 const char *header_text(const Program *, const char *prefix);
 
-typedef struct Binding { // a language of --bindings
+typedef struct Binding {           // a language of --bindings
 	const char *name, *suffix; // suffix: what follows the name of the output
 	const char *needs; // suffix of the output that it loads; NULL: it includes the header
 	const char *text;  // with @FILE@ for the name of the output, and @ID@ for the prefix

@@ -123,7 +123,7 @@ void check_output(const Session *session, const char *path)
 
 typedef VEC(struct OutputText) Texts;
 
-// Returns the files beside a library or an object, NAME.h and what --bindings lists.
+// Returns the files written with a library or an object: NAME.h and those of --bindings.
 static Texts texts_of(const Program *p, const char *path, const char *prefix)
 {
 	Arena *arena = p->session->arena;

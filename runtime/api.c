@@ -56,16 +56,11 @@ static const struct amos_entry *outputs_of(const struct amos *m)
 	return amos_find_entry(m->model, "run");
 }
 
-static bool is_output(const struct amos_out *out)
-{
-	return !out->auxiliary;
-}
-
 // Returns output i of the model, among those of the entry that computes them.
 static const struct amos_out *output(const struct amos *m, int64_t i)
 {
 	const struct amos_out *out = outputs_of(m)->outs;
-	for (; !is_output(out) || i--; out++)
+	for (; out->auxiliary || i--; out++)
 		;
 	return out;
 }
@@ -84,7 +79,7 @@ int64_t amos_count(const struct amos *m, enum amos_kind kind)
 	const struct amos_entry *entry = outputs_of(m);
 	int64_t count = 0;
 	for (int64_t i = 0; entry && i < entry->nouts; i++)
-		count += is_output(&entry->outs[i]);
+		count += !entry->outs[i].auxiliary;
 	return count;
 }
 
@@ -164,8 +159,7 @@ static int check_inputs(const struct amos *m, const struct amos_entry *entry)
 		                : 0;
 		for (int64_t k = 0; k < n; k++) {
 			double x = amos_number(at, s->type, k);
-			bool ignored = s->ignore && x == (double)s->ignore;
-			if (!ignored && !(x >= 0 && x < (double)s->limit))
+			if (!amos_in_range(s, x))
 				return amos_fail(AMOS_INPUT,
 				                 "%s: input '%s': expected integers in [0, %lld), "
 				                 "found %g in element %lld",

@@ -105,10 +105,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 		int64_t bad = amos_convert(converted, to->type, bytes, from->type, n, feed->divide);
 		amos_numbers(x, converted, to->type, bad < 0 ? n : 0);
 		for (int64_t i = 0; i < n && bad < 0; i++) {
-			bool ignored = to->ignore && x[i] == (double)to->ignore;
-			bool outside =
-			    to->limit && !ignored && !(x[i] >= 0 && x[i] < (double)to->limit);
-			if (integer ? outside
+			if (integer ? !amos_in_range(to, x[i])
 			            : isnan(x[i]) && !data->exact) // NaN in one exact batch
 				bad = i;
 		}

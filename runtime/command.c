@@ -55,7 +55,8 @@ static char *skip_blanks(char *at)
 	return at + strspn(at, " \t\r\n");
 }
 
-// Decodes the four digits of \uXXXX as UTF-8, at `to`. Returns the end of it; NULL: no digits.
+// Writes the character of an escape \u, by its four hexadecimal digits, as UTF-8. Returns its end;
+// NULL: they are not digits.
 static char *decode(char *to, const char *digits)
 {
 	unsigned x = 0;

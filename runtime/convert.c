@@ -179,3 +179,9 @@ double amos_number(const void *at, int type, int64_t i)
 	amos_numbers(&x, (const char *)at + i * amos_types[type].bytes, type, 1);
 	return x;
 }
+
+bool amos_in_range(const struct amos_slot *slot, double x)
+{
+	bool ignored = slot->ignore && x == (double)slot->ignore;
+	return !slot->limit || ignored || (x >= 0 && x < (double)slot->limit);
+}

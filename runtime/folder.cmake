@@ -10,7 +10,7 @@ foreach(part ${PARTS})
   set_target_properties(${part} PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${FOLDER})
 endforeach()
 
-# Copies files of the C compiler; sets NAME_PATH to where it has one.
+# Copies files that come with the C compiler or the static C library.
 function(take)
   foreach(name ${ARGN})
     execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=${name} OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -39,7 +39,13 @@ else()
   set(LIBRARIES "--as-needed -L${libc} -L/lib64 -L/usr/lib64 -l:libm.so.6 -l:libc.so.6 -l:${tls} libc_nonshared.a libgcc.a")
   set(PROGRAM "-pie ${loader} Scrt1.o crtbeginS.o crtendS.o ${ALWAYS} libamos_main.a")
   file(WRITE ${FOLDER}/program.minimal "${PROGRAM} libamos_minimal.a ${LIBRARIES}\n")
-  file(WRITE ${FOLDER}/library "-shared -Bsymbolic crtbeginS.o crtendS.o ${ALWAYS} --whole-archive libamos_minimal.a "
+  # A shared library offers the model and the functions of amos.h alone.
+  file(STRINGS ${PROJECT_SOURCE_DIR}/common/amos.h declarations REGEX "^AMOS_API")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/amos.h)
+  string(REGEX MATCHALL "amos_[a-z_]+\\(" functions "${declarations}")
+  string(REPLACE "(" "" functions "${functions}")
+  file(WRITE ${FOLDER}/library.map "{ global: *_model; ${functions}; local: *; };\n")
+  file(WRITE ${FOLDER}/library "-shared -Bsymbolic --version-script=library.map crtbeginS.o crtendS.o ${ALWAYS} --whole-archive libamos_minimal.a "
     "--no-whole-archive ${LIBRARIES}\n")
 endif()
 if(AMOSC_COMPILER)

@@ -94,7 +94,7 @@ int amos_option(struct amos_options *options, const char *name, const char *valu
 
 enum { HELP_KEY = 0x100, USAGE_KEY, FIRST_KEY, COLUMN = 29 };
 
-struct parse { // a command line, and the options that it takes
+struct parse { // a command line and the options it accepts
 	const struct amos_command_line *line;
 	int count;
 	int *row; // in order of --help

@@ -32,6 +32,8 @@ void amos_numbers(double *to, const void *from, int type, int64_t n); // loads n
 // True if every value of `from_type` is valid for `to_type` and, if `limit` is not 0, in [0,
 // limit).
 bool amos_attachable(int to_type, int from_type, int64_t limit);
+// True if an input may have the integer x: a label to ignore, or one in [0, limit).
+bool amos_in_range(const struct amos_slot *, double x);
 
 // ---- array.c: bytes of files, arrays --------------------------------------------------
 

@@ -127,9 +127,10 @@ struct amos { // an open model, to be read only
 	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
 	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
 	int64_t *slots;                // by kind and number; -1: a gradient that there is not
+	// Runs launches on the caller's threads; NULL: the pool does.
 	void (*parallel_for)(void *context, int64_t n,
 	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
-	void *context; // of parallel_for(); NULL: the pool runs launches
+	void *context; // of parallel_for()
 };
 
 // Opens a compiled model: allocates its memory and fills every slot but the inputs from

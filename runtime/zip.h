@@ -6,7 +6,7 @@
 struct amos_zip { // an open zip file
 	const char *path;
 	struct amos_blob file;
-	uint64_t left, at, end; // entries; position of the next one; where they end
+	uint64_t left, at, end; // entries left; position of the next one; end of the list
 };
 struct amos_zip_entry {
 	const char *name;

@@ -322,7 +322,7 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 
 // ---- the model ------------------------------------------------------------------------
 
-// Returns the bytes of the block of gradients.
+// Returns the size of the gradient block in bytes.
 static int64_t gradient_bytes(const Plan *plan)
 {
 	int64_t bytes = 0;

@@ -1,5 +1,5 @@
-// archive.c: writes static libraries: the model's object, then the members of the runtime's.
-// Format: ar(5) as GNU writes it, with an index of symbols and a table of long names.
+// archive.c: writes static libraries: the model's object, then the members of the runtime's
+// archive. Format: ar(5) as GNU writes it, with an index of symbols and a table of long names.
 // Invariant: dates, owners and modes are fixed, so equal objects give equal libraries.
 #include "emit.h"
 #include <ar.h>

@@ -36,11 +36,11 @@ typedef VEC(char *) Records;
 typedef struct Joiner {
 	Arena *arena;
 	bool wide;
-	Records sections;        // headers; the first is of no section
+	Records sections;        // headers; the first is the null section
 	VEC(const char *) bytes; // of each section
-	Records locals, globals; // symbols; the first local is none
+	Records locals, globals; // symbols; the first local is the null symbol
 	Text names;              // of sections and symbols
-	Table *defined, *global; // by name: 1 + number in `locals`, in `globals`
+	Table *defined, *global; // by name: number in `locals`; 1 + number in `globals`
 } Joiner;
 
 typedef struct Source { // a part, and what its sections and symbols become
@@ -159,7 +159,7 @@ static void add_definitions(Joiner *j, Source *s, const char *model)
 		uint64_t info = get(j, symbol, st_info), section = get(j, symbol, st_shndx);
 		if (!section || (info & 15) == STT_FILE)
 			continue;
-		if (!s->section[section < SHN_LORESERVE ? section : 0] && section < SHN_LORESERVE)
+		if (section < SHN_LORESERVE && !s->section[section])
 			continue; // of a dropped section
 		if (!strcmp(name, "amos_model")) {
 			s->symbol[i] = -1 - j->globals.count;

@@ -86,7 +86,7 @@ static void by_cc(Linker *l, const char *cc)
 		add(l, "libamos_main.a");
 		add(l, runtime_archive(l->output));
 	} else {
-		add_words(l, "-shared -Wl,-Bsymbolic,--whole-archive");
+		add_words(l, "-shared -Wl,-Bsymbolic,--version-script=library.map,--whole-archive");
 		add(l, runtime_archive(l->output));
 		add(l, "-Wl,--no-whole-archive");
 	}

@@ -245,7 +245,7 @@ static void add_statement(Statements *all, Statement *one)
 	all->end = &one->next;
 }
 
-// Adds a statement to those of its name, or else to `rules`.
+// Adds a statement to the list for its name, or to `rules` if it is a rule or a form.
 static void list_statement(Book *book, Statement *one, Statements *rules)
 {
 	size_t word = strcspn(one->text, " ");

@@ -392,7 +392,7 @@ typedef struct Expr { // in 64 bytes
 	int16_t function; // call: the function of expr.c; -1: none
 	int16_t depth;    // nesting of calls
 	bool quoted;      // name
-	bool number;      // in the left side of a rule: matches a constant
+	bool number;      // on the left side of a rule: matches a constant
 } Expr;
 
 typedef enum TokenKind { T_end, T_line, T_indent, T_name, T_num, T_sign } TokenKind;
