@@ -156,6 +156,12 @@ AMOS_API int amos_gradient(struct amos *m, double *loss);
 AMOS_API int amos_update(struct amos *m);
 /* Returns the number of updates so far, of which checkpoints keep count. */
 AMOS_API int64_t amos_steps(const struct amos *m);
+/* Sets the factor by which the following updates multiply their step size, --xi or --rate with
+ * warm-up: for schedules. It is 1 at first; 0 updates the optimizer's state alone, but Amos's
+ * momentum still moves parameters. Checkpoints keep it, as the state "amos.rate". AMOS_INPUT: it is
+ * negative or not finite; AMOS_USAGE: the model trains no parameter. */
+AMOS_API int amos_set_rate(struct amos *m, double factor);
+AMOS_API double amos_rate(const struct amos *m);
 /* Returns a metric of the last call of amos_evaluate(), amos_step() or amos_gradient(): "loss", or
  * "accuracy" if the loss is a cross entropy. NaN: there is none. */
 AMOS_API double amos_metric(const struct amos *m, const char *name);

@@ -73,6 +73,18 @@ static Ref unbias(const Step *s, const char *name, double beta)
 	return put2(g, O_sub, put_num(g, E_f64, 1), power);
 }
 
+// Returns the step size: `rate` with warm-up, times the factor that amos_set_rate() sets.
+static Ref step_size(const Step *s, double rate)
+{
+	Graph *g = s->graph;
+	static const double one = 1;
+	double steps = s->opt->warmup;
+	AttrArg args[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = steps}};
+	Ref size = steps > 0 ? book_call1(g, "warmed", 1, &s->t, COUNT(args), args)
+	                     : put_num(g, E_f64, rate);
+	return put2(g, O_mul, size, put_state(g, "amos.rate", E_f64, shape_of(0, NULL), &one));
+}
+
 // Returns the optimizer's state that is this operand; NULL: none.
 static const struct State *state_named(const Opt *opt, const char *operand)
 {
@@ -137,13 +149,8 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 		array_to(&(Array){.type = type, .shape = shape, .f = values}, bytes);
 		return put_state(g, name, type, shape, bytes);
 	}
-	if (!strcmp(role, "xi") || !strcmp(role, "rate")) {
-		double rate = *opt_attribute(&opt, role);
-		AttrArg args[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = opt.warmup}};
-		Ref size = opt.warmup > 0 ? book_call1(g, "warmed", 1, &s->t, COUNT(args), args)
-		                          : put_num(g, E_f64, rate);
-		return put_cast(g, size, type);
-	}
+	if (!strcmp(role, "xi") || !strcmp(role, "rate"))
+		return put_cast(g, step_size(s, *opt_attribute(&opt, role)), type);
 	if (!strcmp(role, "t"))
 		return put_cast(g, s->t, type);
 	if (!strcmp(role, "unbias"))

@@ -223,6 +223,29 @@ int64_t amos_steps(const struct amos *m)
 	return steps;
 }
 
+double amos_rate(const struct amos *m)
+{
+	int64_t slot = amos_find_slot(m->model, "amos.rate");
+	double factor = 1;
+	if (slot >= 0)
+		memcpy(&factor, amos_slot_bytes(m, slot), sizeof factor);
+	return factor;
+}
+
+int amos_set_rate(struct amos *m, double factor)
+{
+	int64_t slot = amos_find_slot(m->model, "amos.rate");
+	if (slot < 0)
+		return amos_fail(AMOS_USAGE, "%s: compiled without parameters to train",
+		                 m->model->name);
+	if (!(factor >= 0) || isinf(factor))
+		return amos_fail(AMOS_INPUT,
+		                 "amos_set_rate: expected a finite factor of at least 0, found %g",
+		                 factor);
+	memcpy(amos_slot_bytes(m, slot), &factor, sizeof factor);
+	return AMOS_DONE;
+}
+
 double amos_metric(const struct amos *m, const char *name)
 {
 	int64_t out = m->last ? amos_find_output(m->last, name) : -1;

@@ -352,7 +352,8 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 
 // ---- into a model ---------------------------------------------------------------------
 
-// Fails unless the model and the file have the same slots.
+// Fails unless the model and the file have the same slots. Files of earlier versions lack
+// amos.rate.
 static int check_slots(const struct amos_checkpoint *c, const struct amos_model *model)
 {
 	int64_t count = 0;
@@ -361,6 +362,8 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 		if (!is_saved(slot))
 			continue;
 		int at = amos_index(slot->name, c->slots, c->count, sizeof *c->slots);
+		if (at < 0 && !strcmp(slot->name, "amos.rate"))
+			continue;
 		if (at < 0)
 			return amos_fail(AMOS_INPUT,
 			                 "%s: of another model or optimizer: it has no '%s'",
@@ -408,6 +411,8 @@ int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 	int status = check_slots(c, model);
 	if (status)
 		name_versions(c);
+	else if (amos_find_slot(model, "amos.rate") >= 0)
+		amos_set_rate(m, 1);
 	for (int64_t i = 0; !status && !c->start && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
 		memcpy(amos_slot_bytes(m, slot), c->slots[i].array.bytes,

@@ -223,6 +223,12 @@ static void foreign(const char *path)
 	CHECK(load(m, path, &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
 	      "a slot more");
 	amos_close(m);
+	slots[6] = (struct amos_slot){
+	    .name = "amos.rate", .kind = S_state, .type = E_f64, .bytes = 8, .offset = 120};
+	m = open_line(&other);
+	CHECK(!amos_set_rate(m, 0.5) && !load(m, path, &point) && amos_rate(m) == 1,
+	      "a file from before there were rates");
+	amos_close(m);
 	other.nslots = 5;
 	m = open_line(&other);
 	CHECK(load(m, path, &point) == AMOS_INPUT && strstr(amos_error(), "'amos.seed'"),

@@ -102,6 +102,31 @@ static void check_halves(const struct amos_model *model)
 	amos_close(halves);
 }
 
+/* The factor of the step size is 1 at first; checkpoints keep it; at 0, parameters stay. */
+static void check_rates(const struct amos_model *model)
+{
+	struct amos *a = opened(model, NULL), *b = opened(model, NULL);
+	int64_t bytes = amos_checkpoint_bytes(a), params;
+	char *copy = (char *)malloc((size_t)bytes);
+	char *weights = (char *)amos_block(a, AMOS_PARAMETERS, &params);
+	char *before = (char *)malloc((size_t)params);
+	CHECK(amos_rate(a) == 1 && amos_set_rate(a, -1) == AMOS_INPUT);
+	CHECK(amos_set_rate(a, NAN) == AMOS_INPUT && amos_set_rate(a, HUGE_VAL) == AMOS_INPUT);
+	CHECK(amos_rate(a) == 1 && !amos_set_rate(a, 0) && amos_rate(a) == 0);
+	memcpy(before, weights, (size_t)params);
+	CHECK(!amos_step(a, NULL) && amos_steps(a) == 1);
+	CHECK(!memcmp(before, weights, (size_t)params));
+	trained(b);
+	CHECK(!amos_set_rate(b, 0.25) && !amos_store(b, copy, bytes));
+	CHECK(!amos_restore(a, copy, bytes) && amos_rate(a) == 0.25);
+	CHECK(!amos_step(a, NULL) && !amos_gradient(b, NULL) && !amos_update(b) && same(a, b));
+	CHECK(!amos_set_rate(b, 1) && !amos_step(a, NULL) && !amos_step(b, NULL) && !same(a, b));
+	free(copy);
+	free(before);
+	amos_close(a);
+	amos_close(b);
+}
+
 static void check_checkpoints(const struct amos_model *model)
 {
 	struct amos *a = opened(model, NULL), *b = opened(model, NULL), *c = opened(model, NULL);
@@ -234,6 +259,7 @@ int main(int argc, char **argv)
 		for (i = 0; i < THREADS; i++)
 			free(loss[i]);
 		check_halves(models[k]);
+		check_rates(models[k]);
 		check_checkpoints(models[k]);
 		check_setup(models[k]);
 	}

@@ -45,8 +45,10 @@ int main()
 	CHECK(a.store() == b.store() && a.steps() == 5 && a.shape(AMOS_INPUTS, "x").size() == 2);
 	const std::vector<char> kept = a.store();
 	CHECK(a.step() == b.step() && a.store() != kept);
+	a.set_rate(0.5);
+	CHECK(a.rate() == 0.5 && status_of([&] { a.set_rate(-1); }) == AMOS_INPUT);
 	a.restore(kept);
-	CHECK(a.store() == kept && a.block(AMOS_PARAMETERS).size() > 0);
+	CHECK(a.store() == kept && a.rate() == 1 && a.block(AMOS_PARAMETERS).size() > 0);
 	first::trainer moved(std::move(a));
 	moved.forward();
 	CHECK(moved.values<float>(AMOS_OUTPUTS, "logits").size() == 6 && !a.get());

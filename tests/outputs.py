@@ -15,8 +15,10 @@ for _ in range(5):
 assert a.store() == b.store() and a.steps() == 5 and a.metric("loss") == loss
 kept = a.store()
 assert a.step() == b.step() and a.store() != kept
+a.rate = a.rate / 2
+assert a.rate == 0.5
 a.restore(kept)
-assert a.store() == kept and len(a.block("parameters")) == len(a.block("gradients"))
+assert a.store() == kept and a.rate == 1 and len(a.block("parameters")) == len(a.block("gradients"))
 assert sorted(a.gradients) == sorted(a.parameters) == ["0.bias", "0.weight", "2.bias", "2.weight"]
 a.forward()
 if first.numpy:

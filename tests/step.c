@@ -157,6 +157,35 @@ static void test_optimizer(const char *name)
 	arena_free(arena);
 }
 
+// Half the factor of the step size is half the step size, with warm-up and without.
+static void test_rate(const char *name, double warmup)
+{
+	Arena *arena = arena_new();
+	const Graph *g = gradient_graph(arena, name);
+	const Eta eta = {.eta.value = 0.5};
+	Array *slot[2];
+	for (int half = 0; half < 2; half++) {
+		Opt opt = plain_opt(arena, name, 0.5, 1);
+		opt.warmup = warmup;
+		opt.rate = rate / (1 + half);
+		opt.xi = 0.25 / (1 + half);
+		const Graph *step = step_pass(arena, g, &eta, &opt, STEP_train);
+		slot[half] = first_contents(arena, step);
+		slot[half][find_slot(step, "amos.rate")].f[0] *= 0.5 + 0.5 * half;
+		for (int i = 0; i < COUNT_; i++)
+			slot[half][0].f[i] = 1;
+		for (int t = 1; t <= 4; t++) {
+			for (int i = 0; i < COUNT_; i++)
+				slot[half][1].f[i] = ((i * 7 + t * 3) % 11 - 5) / 8.0;
+			evaluate(arena, step, slot[half]);
+		}
+	}
+	for (int i = 0; i < COUNT_; i++)
+		close_to(name, slot[0][0].f[i], slot[1][0].f[i]);
+	hold("the parameters moved", fabs(slot[0][0].f[0] - 1) > 1e-3);
+	arena_free(arena);
+}
+
 // Two runs with gradients g and h equal one run with (g + h) / 2, and count as one.
 static void test_accumulate(void)
 {
@@ -295,6 +324,10 @@ int main(void)
 	static const char *const names[] = {"adamw", "adam", "adafactor", "sgd"};
 	for (int i = 0; i < COUNT(names); i++)
 		test_optimizer(names[i]);
+#define OPTIMIZER(name, ...)                                                                       \
+	test_rate(#name, 0);                                                                       \
+	test_rate(#name, 3);
+#include "optimizers.def"
 	test_accumulate();
 	test_rules();
 	test_entropy();

@@ -115,6 +115,8 @@ class instance {
 	double gradient() { return loss_of(amos_gradient); }
 	void update() { need(amos_update(m)); }
 	int64_t steps() const { return amos_steps(m); }
+	double rate() const { return amos_rate(m); }
+	void set_rate(double factor) { need(amos_set_rate(m, factor)); }
 	double metric(const std::string &name) const { return amos_metric(m, name.c_str()); }
 
 	void save(const std::string &path) const { need(amos_save(m, path.c_str())); }

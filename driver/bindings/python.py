@@ -34,6 +34,7 @@ for _name, _result, _arguments in [
         ("evaluate", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
+        ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
         ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
         ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
         ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64])]:
@@ -121,6 +122,15 @@ class Trainer:
 
     def steps(self):
         return _lib.amos_steps(self._m)
+
+    @property
+    def rate(self):
+        """The factor of the step size, 1 at first."""
+        return _lib.amos_rate(self._m)
+
+    @rate.setter
+    def rate(self, factor):
+        _need(_lib.amos_set_rate(self._m, factor))
 
     def metric(self, name):
         return _lib.amos_metric(self._m, name.encode())
