@@ -167,6 +167,32 @@ static int attach_masks(struct amos_data *data)
 	return AMOS_DONE;
 }
 
+// Fails if windows of several recordings go with windows of an array that does not say where the
+// recordings end: they could agree in number and belong to different times.
+static int check_windows(const struct amos_data *data)
+{
+	const struct amos_opened *parts = NULL;
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_source *source = data->feeds[i].source;
+		const struct amos_opened *file =
+		    data->feeds[i].from ? &data->files[source->file] : NULL;
+		if (file && file->cut && file->recordings.n > 1)
+			parts = file;
+	}
+	for (int i = 0; parts && i < data->nfeeds; i++) {
+		const struct amos_source *source = data->feeds[i].source;
+		const struct amos_opened *file =
+		    data->feeds[i].from ? &data->files[source->file] : NULL;
+		if (file && file->cut && file->recordings.n <= 1)
+			return amos_fail(
+			    AMOS_INPUT,
+			    "--data %s=%s: %s is cut into windows per recording" HELP
+			    "join the recordings in one file, or give one label per window",
+			    source->name, file->text, parts->text);
+	}
+	return AMOS_DONE;
+}
+
 // Fails if an input that is read has no source, or a --data NAME has no input.
 static int check_names(const struct amos_data *data, const struct amos_model *model,
                        const char *const *entries)
@@ -241,6 +267,26 @@ static bool is_named(const char *const *entries, const char *name)
 	return false;
 }
 
+// Reports what an input reads of recordings.
+static void describe_recordings(const struct amos_data *data, const struct amos_feed *feed,
+                                char **note)
+{
+	const struct amos_recordings *r = &data->files[feed->source->file].recordings;
+	if (!feed->from || !r->rate)
+		return;
+	const char *name = feed->source->name;
+	if (feed->from->type != AMOS_f32) {
+		amos_append(note, "data: %s: classes %s\n", name, r->classes);
+		return;
+	}
+	amos_append(note, "data: %s: %lld s at %lld samples per second, %lld recording%s\n", name,
+	            (long long)r->seconds, (long long)r->rate, (long long)r->n,
+	            r->n == 1 ? "" : "s");
+	if (r->left_out)
+		amos_append(note, "data: %s: recordings shorter than a window left out: %lld\n",
+		            name, (long long)r->left_out);
+}
+
 static int write_note(struct amos_data *data, const struct amos_model *model)
 {
 	free(data->note);
@@ -265,6 +311,8 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 			amos_append(note,
 			            "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
 			            data->feeds[i].source->name);
+	for (int i = 0; i < data->nfeeds; i++)
+		describe_recordings(data, &data->feeds[i], note);
 	return *note ? AMOS_DONE : amos_no_memory("--data");
 }
 
@@ -285,6 +333,8 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		if (!status)
 			status = check_values(data, feed);
 	}
+	if (!status)
+		status = check_windows(data);
 	if (!status)
 		status = attach_masks(data);
 	if (status || data->exact)

@@ -21,12 +21,12 @@ static int idx_parse(struct amos_array *array, const char *path, struct amos_blo
 	while (type >= 0 && (blob->count < 4 || !at[2] || at[2] != amos_formats[type].idx))
 		type--;
 	if (type < 0 || at[0] || at[1] || at[3] > 10 || blob->count < 4 + 4 * (size_t)at[3])
-		return amos_fail(
-		    AMOS_INPUT,
-		    "%s: unknown file format; expected npy, npz, safetensors, IDX, "
-		    "csv:COLUMNS, "
-		    "jsonl:FIELD, FILE:TYPE (raw values: u8 u16 i32 f32 ...) or text:PATH",
-		    path);
+		return amos_fail(AMOS_INPUT,
+		                 "%s: unknown file format; expected npy, npz, safetensors, IDX, "
+		                 "csv:COLUMNS, "
+		                 "jsonl:FIELD, FILE:TYPE (raw values: u8 u16 i32 f32 ...), "
+		                 "text:PATH or wav:PATH",
+		                 path);
 	array->type = type;
 	array->rank = at[3];
 	for (int a = 0; a < array->rank; a++) {

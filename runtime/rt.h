@@ -95,6 +95,32 @@ int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *)
 // Reads an .npy file in memory.
 int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 
+// ---- walk.c: files of a directory -----------------------------------------------------
+
+typedef int amos_visit(void *context, const char *path);
+// Calls visit() for the files beneath a directory that are not empty, in byte order of names, until
+// it fails.
+int amos_walk(const char *path, amos_visit *visit, void *context);
+bool amos_is_folder(const char *path);
+
+// ---- wav.c, windows.c: recordings, and windows of them ---------------------------------
+
+struct amos_recording {
+	int64_t rows;  // of the array, along axis 0
+	int64_t label; // index of its class; -1: none
+};
+struct amos_recordings { // the parts of an array that windows do not cross
+	int64_t n;       // 0: the array is one part
+	size_t room;
+	struct amos_recording *at;
+	int64_t rate, seconds; // samples per second; total length
+	int64_t left_out;      // recordings shorter than a window
+	char *classes;         // names, in order of their indices
+};
+// Reads PATH[:RATE], a WAV file or those of a directory, as samples.
+int amos_wav_open(const char *source, struct amos_array *, struct amos_recordings *);
+void amos_recordings_free(struct amos_recordings *);
+
 // ---- text.c: bytes as tokens ----------------------------------------------------------
 
 struct amos_vocabulary {
@@ -200,8 +226,16 @@ struct amos_opened { // one array of a file
 	char *text;  // as typed
 	struct amos_array array;
 	struct amos_vocabulary vocabulary;
+	struct amos_recordings recordings;
 	bool token; // text: bytes are tokens, not divided by 255
+	bool wave;  // wav: may be padded with silence
+	bool cut;   // by windows()
 };
+// Cuts the array of `from` into windows of `size` elements along axis 0, one every `step`.
+int amos_windows_cut(const struct amos_opened *from, int64_t size, int64_t step,
+                     struct amos_opened *to);
+// Makes the array of the class of each element of `from` along axis 0.
+int amos_classes(const struct amos_opened *from, struct amos_opened *to);
 struct amos_source {
 	char *name;   // input name
 	int file;     // index into amos_data.files

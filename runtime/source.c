@@ -6,6 +6,117 @@
 #include <string.h>
 #include <unistd.h>
 
+static void close_opened(struct amos_opened *file)
+{
+	free(file->text);
+	amos_array_free(&file->array);
+	amos_recordings_free(&file->recordings);
+}
+
+// Adds a copy of `file` and takes what it owns.
+static int add_opened(struct amos_data *data, const char *text, struct amos_opened *file)
+{
+	file->text = strdup(text);
+	if (!file->text || !amos_grow((void **)&data->files, &data->file_room,
+	                              (size_t)data->nfiles + 1, sizeof *data->files))
+		return amos_no_memory("--data");
+	data->files[data->nfiles++] = *file;
+	*file = (struct amos_opened){0};
+	return AMOS_DONE;
+}
+
+static int open_arrays(struct amos_data *data, const char *text)
+{
+	struct amos_arrays arrays = {0};
+	int status = amos_arrays_open(text, &arrays);
+	for (int64_t i = 0; !status && i < arrays.n; i++) {
+		struct amos_opened file = {.array = arrays.at[i]};
+		arrays.at[i] = (struct amos_array){0};
+		status = add_opened(data, text, &file);
+		close_opened(&file);
+	}
+	amos_npz_free(arrays.n, arrays.at);
+	return status;
+}
+
+// PATH[:VOCABULARY]
+static int open_text(struct amos_opened *to, const char *source)
+{
+	char *path = strdup(source), *colon = NULL;
+	if (path && access(path, F_OK))
+		colon = strrchr(path, ':');
+	if (colon)
+		*colon++ = 0;
+	to->token = true;
+	int status = path ? amos_text_open(path, colon, &to->array, &to->vocabulary)
+	                  : amos_no_memory("--data");
+	free(path);
+	return status;
+}
+
+// Removes wrapper( ) from `text`, in place. False: `text` has another form.
+static bool unwrap(char **text, const char *wrapper)
+{
+	size_t n = strlen(wrapper), length = strlen(*text);
+	if (strncmp(*text, wrapper, n) || (*text)[n] != '(' || (*text)[length - 1] != ')')
+		return false;
+	(*text)[length - 1] = 0;
+	*text += n + 1;
+	return true;
+}
+
+static int open_file(struct amos_data *, const char *text, int *index, int64_t *n);
+
+// Opens a source that must be one array; *index is valid until another is opened.
+static int open_one(struct amos_data *data, const char *text, int *index)
+{
+	int64_t n;
+	int status = open_file(data, text, index, &n);
+	if (!status && n != 1)
+		status = amos_fail(
+		    AMOS_INPUT,
+		    "--data %s: the file contains %lld arrays; expected the name of one, %s:KEY",
+		    text, (long long)n, text);
+	return status;
+}
+
+// SOURCE; SIZE[, STEP], in place
+static int open_windows(struct amos_data *data, char *text, struct amos_opened *to)
+{
+	char *sizes = strrchr(text, ';');
+	long long size = 0, step = 0;
+	int used = 0, from;
+	if (sizes) {
+		*sizes++ = 0;
+		if (sscanf(sizes, "%18lld %n, %18lld %n", &size, &used, &step, &used) == 1)
+			step = size;
+	}
+	if (size < 1 || step < 1 || sizes[used])
+		return amos_fail(AMOS_INPUT,
+		                 "--data windows(%s): expected windows(SOURCE; SIZE) or "
+		                 "windows(SOURCE; SIZE, STEP), in elements from 1",
+		                 text);
+	int status = open_one(data, text, &from);
+	return status ? status : amos_windows_cut(&data->files[from], size, step, to);
+}
+
+// Opens a source that is computed from another one, or text: or wav:. *other: it is none of these.
+static int open_special(struct amos_data *data, char *text, struct amos_opened *to, bool *other)
+{
+	int from, status;
+	if (!strncmp(text, "text:", 5))
+		return open_text(to, text + 5);
+	if (!strncmp(text, "wav:", 4)) {
+		to->wave = true;
+		return amos_wav_open(text + 4, &to->array, &to->recordings);
+	}
+	if (unwrap(&text, "windows"))
+		return open_windows(data, text, to);
+	*other = !unwrap(&text, "classes");
+	status = *other ? AMOS_DONE : open_one(data, text, &from);
+	return status || *other ? status : amos_classes(&data->files[from], to);
+}
+
 // Opens `text` unless it is open; *index is its first array, *n their number.
 static int open_file(struct amos_data *data, const char *text, int *index, int64_t *n)
 {
@@ -16,34 +127,16 @@ static int open_file(struct amos_data *data, const char *text, int *index, int64
 		++*n;
 	if (*n)
 		return AMOS_DONE;
-	struct amos_arrays arrays = {0};
-	struct amos_vocabulary vocabulary = {0};
-	bool token = !strncmp(text, "text:", 5);
-	int status = token ? AMOS_DONE : amos_arrays_open(text, &arrays);
-	if (token) { // text:PATH[:VOCABULARY]
-		struct amos_array *array = amos_arrays_add(&arrays, "--data", NULL, 0);
-		char *path = strdup(text + 5), *colon = NULL;
-		if (path && access(path, F_OK))
-			colon = strrchr(path, ':');
-		if (colon)
-			*colon++ = 0;
-		status = array && path ? amos_text_open(path, colon, array, &vocabulary)
-		                       : amos_no_memory("--data");
-		free(path);
-	}
-	for (; !status && *n < arrays.n; ++*n) {
-		char *copy = strdup(text);
-		if (!copy || !amos_grow((void **)&data->files, &data->file_room,
-		                        (size_t)data->nfiles + 1, sizeof *data->files)) {
-			free(copy);
-			status = amos_no_memory("--data");
-			break;
-		}
-		data->files[data->nfiles++] =
-		    (struct amos_opened){copy, arrays.at[*n], vocabulary, token};
-		arrays.at[*n] = (struct amos_array){0};
-	}
-	amos_npz_free(arrays.n, arrays.at);
+	struct amos_opened file = {0};
+	bool other = false;
+	char *copy = strdup(text);
+	int status = copy ? open_special(data, copy, &file, &other) : amos_no_memory("--data");
+	*index = data->nfiles;
+	if (!status)
+		status = other ? open_arrays(data, text) : add_opened(data, text, &file);
+	*n = data->nfiles - *index;
+	close_opened(&file);
+	free(copy);
 	return status;
 }
 
@@ -63,17 +156,6 @@ static int add_source(struct amos_data *data, const char *name, size_t length,
 		return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
 	*to = source;
 	return AMOS_DONE;
-}
-
-// Removes wrapper( ) from `text`, in place. False: `text` has another form.
-static bool unwrap(char **text, const char *wrapper)
-{
-	size_t n = strlen(wrapper), length = strlen(*text);
-	if (strncmp(*text, wrapper, n) || (*text)[n] != '(' || (*text)[length - 1] != ')')
-		return false;
-	(*text)[length - 1] = 0;
-	*text += n + 1;
-	return true;
 }
 
 static int open_source(struct amos_data *data, struct amos_source *source, char *text)
@@ -131,6 +213,18 @@ static int open_all(struct amos_data *data, const char *path)
 	return status;
 }
 
+// Frees the arrays that only others were made from.
+static void free_intermediate(struct amos_data *data)
+{
+	for (int i = 0; i < data->nfiles; i++) {
+		bool used = false;
+		for (int k = 0; k < data->nsources; k++)
+			used |= data->sources[k].fill == AMOS_ABSENT && data->sources[k].file == i;
+		if (!used)
+			amos_array_free(&data->files[i].array);
+	}
+}
+
 int amos_sources_open(struct amos_data *data, const struct amos_list *list)
 {
 	int status = AMOS_DONE;
@@ -147,15 +241,15 @@ int amos_sources_open(struct amos_data *data, const struct amos_list *list)
 			status = text ? open_source(data, source, text) : amos_no_memory("--data");
 		free(text);
 	}
+	if (!status)
+		free_intermediate(data);
 	return status;
 }
 
 void amos_sources_close(struct amos_data *data)
 {
-	for (int i = 0; i < data->nfiles; i++) {
-		free(data->files[i].text);
-		amos_array_free(&data->files[i].array);
-	}
+	for (int i = 0; i < data->nfiles; i++)
+		close_opened(&data->files[i]);
 	for (int i = 0; i < data->nsources; i++)
 		free(data->sources[i].name);
 	free(data->files);

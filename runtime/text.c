@@ -3,54 +3,38 @@
 // vocabulary is a text file with one token per line, from 0: the byte itself, or \xHH if it is not
 // printable.
 #include "rt.h"
-#include <errno.h>
-#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+struct tokens {
+	struct amos_blob all;
+	size_t room;
+};
+
+static int add_file(void *context, const char *path)
 {
-	return strcmp((*a)->fts_name, (*b)->fts_name);
+	struct tokens *to = context;
+	struct amos_blob one;
+	int status = amos_blob_open(path, false, &one);
+	if (!status && !amos_grow((void **)&to->all.at, &to->room, to->all.count + one.count, 1))
+		status = amos_no_memory(path);
+	if (!status) {
+		memcpy(to->all.at + to->all.count, one.at, one.count);
+		to->all.count += one.count;
+	}
+	amos_blob_free(&one);
+	return status;
 }
 
 static int read_folder(const char *path, struct amos_blob *all)
 {
-	*all = (struct amos_blob){0};
-	char *paths[] = {(char *)path, NULL};
-	FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
-	if (!walk)
-		return amos_fail_errno("read", path);
-	int status = AMOS_DONE;
-	size_t room = 0;
-	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
-		// Links to directories are not followed, since they may form cycles.
-		struct stat about = *entry->fts_statp;
-		bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
-		bool file = entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode));
-		if (file && about.st_size) {
-			struct amos_blob one;
-			status = amos_blob_open(entry->fts_accpath, false, &one);
-			if (!status &&
-			    !amos_grow((void **)&all->at, &room, all->count + one.count, 1))
-				status = amos_no_memory(path);
-			if (!status)
-				memcpy(all->at + all->count, one.at, one.count);
-			all->count += one.count;
-			amos_blob_free(&one);
-		}
-		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
-			errno = entry->fts_errno;
-			status = amos_fail_errno("read", entry->fts_path);
-		}
-	}
-	if (!status && errno)
-		status = amos_fail_errno("read", path);
-	fts_close(walk);
-	if (!status && !all->count)
+	struct tokens tokens = {0};
+	int status = amos_walk(path, add_file, &tokens);
+	if (!status && !tokens.all.count)
 		status = amos_fail(AMOS_INPUT, "%s: no text in the directory", path);
 	if (status)
-		amos_blob_free(all);
+		amos_blob_free(&tokens.all);
+	*all = tokens.all;
 	return status;
 }
 
@@ -135,10 +119,9 @@ int amos_text_open(const char *path, const char *name, struct amos_array *array,
                    struct amos_vocabulary *vocabulary)
 {
 	*vocabulary = (struct amos_vocabulary){0};
-	struct stat about;
 	struct amos_blob blob;
-	bool folder = !stat(path, &about) && S_ISDIR(about.st_mode);
-	int status = folder ? read_folder(path, &blob) : amos_blob_open(path, false, &blob);
+	int status =
+	    amos_is_folder(path) ? read_folder(path, &blob) : amos_blob_open(path, false, &blob);
 	if (status)
 		return status;
 	bool distinct = name && !strcmp(name, "auto"), seen[256] = {0};

@@ -143,13 +143,19 @@ static void npy(void)
 	rejected("large.npy", 0, "element 4: ", "range of f32");
 }
 
+// Returns the file of a source.
+static const char *file_in(const char *source)
+{
+	return source + (strncmp(source, "wav:", 4) ? 0 : 4);
+}
+
 // Every prefix of a good file is rejected without a crash.
 static void truncated(const char *good, const char *name)
 {
 	size_t size;
 	const char *bytes = read_file(arena, good, &size);
 	for (size_t n = 0; n < size; n += n < 300 ? 1 : 97) {
-		write_file(name, bytes, n);
+		write_file(file_in(name), bytes, n);
 		CHECK(fit_source(1, name) == AMOS_INPUT, "%s cut at %zu of %zu is taken", good, n,
 		      size);
 	}
@@ -163,7 +169,7 @@ static void changed(const char *good, const char *name)
 	for (size_t n = 0; n < size; n++) {
 		char held = bytes[n];
 		bytes[n] = (char)(held ^ (1 << n % 8));
-		write_file(name, bytes, size);
+		write_file(file_in(name), bytes, size);
 		fit_source(1, name);
 		bytes[n] = held;
 	}
@@ -378,6 +384,187 @@ static void text(void)
 	rejected("text:nothing", 0, "nothing", "No such file");
 	declare(0, "x", E_i64, 100, 2, 2, 3);
 	rejected("text:book", 0, "token 3: ", "text:PATH:auto");
+}
+
+// ---- recordings -----------------------------------------------------------------------
+
+static unsigned char *little(unsigned char *to, int bytes, uint64_t value)
+{
+	for (int i = 0; i < bytes; i++)
+		*to++ = (unsigned char)(value >> 8 * i);
+	return to;
+}
+
+// Writes a WAV file of `count` bytes of samples; `says`: the length that the chunk of samples
+// gives.
+static void write_wav(const char *path, int format, int channels, int bits, int rate,
+                      const void *samples, size_t count, uint32_t says)
+{
+	static unsigned char file[1024];
+	unsigned char *to = file;
+	uint32_t block = (uint32_t)(channels * bits / 8);
+	bool extended = format >> 16;
+	memcpy(to, "RIFF\0\0\0\0WAVEodd \3\0\0\0abc\0fmt ", 28);
+	to = little(to + 28, 4, extended ? 40 : 16);
+	to = little(to, 2, extended ? 0xFFFE : (uint64_t)format);
+	to = little(little(little(to, 2, (uint64_t)channels), 4, (uint64_t)rate), 4, 0);
+	to = little(little(to, 2, block), 2, (uint64_t)bits);
+	if (extended) {
+		static const char guid[] = "\0\0\0\0\20\0\200\0\0\252\0\70\233\161";
+		to = little(little(to, 8, 22), 2, format & 0xFFFF);
+		memcpy(to, guid, 14);
+		to += 14;
+	}
+	memcpy(to, "data", 4);
+	to = little(to + 4, 4, says);
+	memcpy(to, samples, count);
+	write_file(path, file, (size_t)(to - file) + count);
+}
+
+static void wav_types(void)
+{
+	int16_t shorts[8] = {0, 4096, 8192, 12288, 16384, 20480, 24576, 28672}, pairs[16];
+	uint8_t bytes[8], triples[24];
+	int32_t words[8];
+	float floats[8];
+	double doubles[8];
+	for (int i = 0; i < 8; i++) {
+		bytes[i] = (uint8_t)(128 + 16 * i);
+		little(triples + 3 * i, 3, (uint64_t)i << 20);
+		words[i] = i << 28;
+		doubles[i] = floats[i] = (float)i / 8;
+		pairs[2 * i] = (int16_t)(shorts[i] - 4096);
+		pairs[2 * i + 1] = (int16_t)(i == 7 ? 32767 : shorts[i] + 4096);
+	}
+	declare(0, "x", E_f32, 0, 2, 2, 4);
+	write_wav("8.wav", 1, 1, 8, 8000, bytes, 8, 8);
+	write_wav("16.wav", 1, 1, 16, 8000, shorts, 16, 16);
+	write_wav("24.wav", 1, 1, 24, 8000, triples, 24, 24);
+	write_wav("32.wav", 1, 1, 32, 8000, words, 32, 32);
+	write_wav("float.wav", 3, 1, 32, 8000, floats, 32, 32);
+	write_wav("double.wav", 0x10003, 1, 64, 8000, doubles, 64, 64);
+	write_wav("long.wav", 0x10001, 1, 24, 8000, triples, 24, 24);
+	write_wav("pipe.wav", 1, 1, 16, 8000, shorts, 16, UINT32_MAX);
+	gives("wav:8.wav", 0, 0, .125);
+	gives("wav:16.wav", 0, 0, .125);
+	gives("wav:16.wav:8000", 0, 0, .125);
+	gives("wav:24.wav", 0, 0, .125);
+	gives("wav:32.wav", 0, 0, .125);
+	gives("wav:float.wav", 0, 0, .125);
+	gives("wav:double.wav", 0, 0, .125);
+	gives("wav:long.wav", 0, 0, .125);
+	gives("wav:pipe.wav", 0, 0, .125);
+	CHECK(strstr(data->note, "0 s at 8000 samples per second, 1 recording\n"), "%s",
+	      data->note);
+	gives("windows(wav:16.wav; 4)", 0, 0, .125);
+	pairs[15] = 32767;
+	write_wav("stereo.wav", 1, 2, 16, 8000, pairs, 28, 28);
+	declare(0, "x", E_f32, 0, 2, 1, 7);
+	gives("wav:stereo.wav", 0, 0, .125);
+	shorts[0] = -32768;
+	write_wav("least.wav", 1, 1, 16, 8000, shorts, 2, 2);
+	declare(0, "x", E_f32, 0, 1, 1);
+	gives("wav:least.wav", 0, -1, 0);
+	truncated("least.wav", "wav:cut.wav");
+	changed("least.wav", "wav:changed.wav");
+	changed("double.wav", "wav:changed.wav");
+}
+
+static void wav_is_checked(void)
+{
+	int16_t shorts[8] = {0};
+	declare(0, "x", E_f32, 0, 2, 2, 4);
+	rejected("wav:16.wav:16000", 0, "expected 16000 samples per second, found 8000",
+	         "does not resample");
+	rejected("wav:16.wav:fast", 0, "samples per second after the colon", "wav:16.wav");
+	rejected("wav:none.wav", 0, "none.wav", "No such file");
+	rejected("wav:book/a", 0, "book/a", "not a WAV file");
+	rejected("wav:book", 0, "book", "no .wav files");
+	write_wav("bad.wav", 1, 1, 12, 8000, shorts, 16, 16);
+	rejected("wav:bad.wav", 0, "found WAV format 1 of 12 bits", "ffmpeg");
+	write_wav("bad.wav", 7, 1, 8, 8000, shorts, 16, 16);
+	rejected("wav:bad.wav", 0, "found WAV format 7 of 8 bits", "ffmpeg");
+	write_wav("bad.wav", 1, 0, 16, 8000, shorts, 16, 16);
+	rejected("wav:bad.wav", 0, "bad.wav", "corrupt WAV header");
+	write_wav("bad.wav", 1, 1, 16, 8000, shorts, 16, 18);
+	rejected("wav:bad.wav", 0, "truncated", "expected 18 bytes of samples, found 16");
+	write_wav("bad.wav", 1, 1, 16, 8000, shorts, 16, 15);
+	rejected("wav:bad.wav", 0, "15 bytes of samples of 2", "corrupt");
+	write_wav("bad.wav", 1, 1, 16, 8000, shorts, 0, 0);
+	rejected("wav:bad.wav", 0, "bad.wav", "no samples");
+	float nan[2] = {0, NAN};
+	write_wav("bad.wav", 3, 1, 32, 8000, nan, 8, 8);
+	declare(0, "x", E_f32, 0, 2, 1, 2);
+	rejected("wav:bad.wav", 0, "other than NaN", "found nan");
+	unsigned char large[64] = "RF64\377\377\377\377WAVEds64\20\0\0\0\0\0\0\0\0\0\0\0\4";
+	memcpy(large + 36, "fmt \20\0\0\0\1\0\1\0\100\37\0\0\0\0\0\0\2\0\20\0", 24);
+	write_file("large.wav", large, 60);
+	rejected("wav:large.wav", 0, "large.wav", "no samples");
+	unsigned char samples[72];
+	memcpy(samples, large, 60);
+	memcpy(samples + 60, "data\377\377\377\377\0\0\0\100", 12);
+	write_file("large.wav", samples, 72);
+	gives("wav:large.wav", 0, 0, .5);
+	write_file("large.wav", samples, 70);
+	rejected("wav:large.wav", 0, "truncated", "expected 4 bytes of samples, found 2");
+}
+
+// Recordings by class: what a window never crosses, their order, and labels.
+static void wav_folders(void)
+{
+	int16_t a[5] = {0, 1024, 2048, 3072, 4096}, b[3] = {8192, 9216, 10240};
+	mkdir("clips", 0777);
+	mkdir("clips/no", 0777);
+	mkdir("clips/yes", 0777);
+	write_wav("clips/no/1.wav", 1, 1, 16, 8000, a, 10, 10);
+	write_wav("clips/no/2.wav", 1, 1, 16, 8000, a, 10, 10);
+	write_wav("clips/yes/1.WAV", 1, 1, 16, 8000, b, 6, 6);
+	write_file("clips/yes/notes.txt", "a", 1);
+	// no/1, yes/1 and no/2: 5, 3 and 5 samples
+	declare(0, "x", E_f32, 0, 2, 5, 3);
+	declare(1, "y", E_i64, 2, 1, 5);
+	struct amos_options options = options_of("data", "x=windows(wav:clips; 3, 2)", "data",
+	                                         "y=classes(windows(wav:clips; 3, 2))", NULL);
+	CHECK(!attach(0, &options) && !amos_data_eval(data, m, 0, 5), "%s", amos_error());
+	static const int first[5] = {0, 2, 8, 0, 2}, label[5] = {0, 0, 1, 0, 0};
+	for (int i = 0; i < 15; i++)
+		CHECK(at(0, i) * 32 == first[i / 3] + i % 3, "element %d is %g", i, at(0, i));
+	for (int i = 0; i < 5; i++)
+		CHECK(at(1, i) == label[i], "label %d", i);
+	CHECK(strstr(data->note, "data: y: classes no, yes\n"), "%s", data->note);
+	// A recording shorter than a window is padded; windows of windows leave it out.
+	declare(0, "x", E_f32, 0, 2, 1, 4);
+	CHECK(!fit_source(1, "windows(wav:clips/yes; 4)"), "%s", amos_error());
+	CHECK(!amos_data_eval(data, m, 0, 1) && at(0, 2) == 10.0 / 32 && at(0, 3) == 0, "padded");
+	declare(0, "x", E_f32, 0, 3, 2, 2, 2);
+	CHECK(!fit_source(0, "windows(windows(wav:clips; 2); 2)"), "%s", amos_error());
+	CHECK(strstr(data->note, "shorter than a window left out: 1\n"), "%s", data->note);
+	// Windows of labels that do not say where a recording ends are refused, even if they agree
+	// in number.
+	int32_t frames[5] = {0};
+	write_npy("frames.npy", "<i4", 0, "5,", frames, 20);
+	declare(1, "y", E_i64, 2, 2, 2, 2);
+	options = options_of("data", "x=windows(windows(wav:clips; 2); 2)", "data",
+	                     "y=windows(frames.npy; 2)", NULL);
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "windows per recording"),
+	      "%s", amos_error());
+	options = options_of("data", "x=windows(windows(wav:clips/yes; 1); 2, 1)", "data",
+	                     "y=windows(frames.npy; 2, 1)", NULL);
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "do not match"), "%s",
+	      amos_error());
+	write_npy("three.npy", "<i4", 0, "3,", frames, 12);
+	declare(0, "x", E_f32, 0, 3, 2, 2, 1);
+	declare(1, "y", E_i64, 2, 2, 2, 2);
+	options = options_of("data", "x=windows(windows(wav:clips/yes; 1); 2, 1)", "data",
+	                     "y=windows(three.npy; 2, 1)", NULL);
+	CHECK(!attach(0, &options), "%s", amos_error());
+	declare(0, "x", E_f32, 0, 2, 2, 4);
+	rejected("windows(wav:16.wav)", 0, "expected windows(SOURCE; SIZE)", "wav:16.wav");
+	rejected("windows(wav:16.wav; 0)", 0, "expected windows(SOURCE; SIZE)", "from 1");
+	rejected("windows(wav:16.wav; 4, 2, 1)", 0, "expected windows(SOURCE; SIZE)", "from 1");
+	rejected("windows(frames.npy; 6)", 0, "at least 6 elements", "found 5");
+	rejected("classes(frames.npy)", 0, "classes()", "recordings of wav:DIR");
+	rejected("classes(wav:clips/yes)", 0, "no directory of its class", "DIR/CLASS/NAME.wav");
 }
 
 // ---- batches --------------------------------------------------------------------------
@@ -677,6 +864,9 @@ int main(void)
 	malformed();
 	safetensors();
 	text();
+	wav_types();
+	wav_is_checked();
+	wav_folders();
 	shuffles();
 	windows();
 	masks();
@@ -686,6 +876,7 @@ int main(void)
 	constants();
 	halves();
 	close_all();
-	printf("data: npy npz raw IDX csv jsonl safetensors text, cut and changed; order, windows, "
+	printf("data: npy npz raw IDX csv jsonl safetensors text WAV, cut and changed; order, "
+	       "windows, "
 	       "masks, shapes, halves\n");
 }
