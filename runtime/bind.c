@@ -16,10 +16,28 @@ int amos_shape_mismatch(const struct amos_source *source, const struct amos_inpu
 	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim));
 }
 
+// True if the input has no batch axis: it takes one sample, which has all of its axes.
+static bool takes_one_sample(const struct amos_input *input, const struct amos_array *array)
+{
+	if (!array || !input->rank || array->rank != input->rank + 1)
+		return false;
+	int64_t batch = input->dim[0] < 0 ? 1 : input->dim[0], known = 1, per = 1;
+	bool open = false, same = true;
+	for (int a = 0; a < input->rank; a++) {
+		open |= a && input->dim[a] < 0;
+		same &= input->dim[a] < 0 || input->dim[a] == array->dim[a + 1];
+		known *= input->dim[a] < 0 ? 1 : input->dim[a];
+		per *= array->dim[a + 1];
+	}
+	return same && !open && per != known / batch; // else its elements are those of a sample
+}
+
 // Sets all open axes, or all but the first, from an array of the same rank.
 static int bind_axes(const struct amos_source *source, struct amos_input *input,
                      const struct amos_array *array, int from)
 {
+	for (int a = 0; from && takes_one_sample(input, array) && a < input->rank; a++)
+		input->dim[a] = array->dim[a + 1];
 	if (array->rank != input->rank)
 		return from ? AMOS_DONE : amos_shape_mismatch(source, input, array);
 	for (int a = from; a < input->rank; a++) {
@@ -58,7 +76,20 @@ static const struct amos_array *samples_of(const struct amos_data *data,
 	return input->rank && !constant ? array : NULL;
 }
 
-// Chooses the batch: a fixed first axis, else --batch, else the default.
+static int bind_one(struct amos_data *data, const struct amos_input *input)
+{
+	if (data->batch > 1)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--batch %lld: input '%s' has no batch axis; expected batches of one "
+		    "sample" HELP "--accumulate %lld makes an update from as many samples",
+		    (long long)data->batch, input->name, (long long)data->batch);
+	data->batch = 1;
+	return AMOS_DONE;
+}
+
+// Chooses the batch: one sample if an input has no batch axis, a fixed first axis, else --batch,
+// else the default.
 static int bind_batch(struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	int64_t fixed = -1, samples = INT64_MAX;
@@ -67,6 +98,8 @@ static int bind_batch(struct amos_data *data, int n, const struct amos_input *in
 		const struct amos_array *array = samples_of(data, &inputs[i]);
 		if (!array)
 			continue;
+		if (takes_one_sample(&inputs[i], array))
+			return bind_one(data, &inputs[i]);
 		if (inputs[i].dim[0] >= 0 && fixed < 0) {
 			fixed = inputs[i].dim[0];
 			by = inputs[i].name;
@@ -142,7 +175,8 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(data, inputs[i].name);
 		const struct amos_array *array = amos_source_array(data, source);
-		if (!data->exact && source && inputs[i].rank && inputs[i].dim[0] < 0)
+		if (!data->exact && source && inputs[i].rank && inputs[i].dim[0] < 0 &&
+		    !takes_one_sample(&inputs[i], array))
 			inputs[i].dim[0] = data->batch;
 		if (array && (data->exact || inputs[i].rank))
 			status = bind_axes(source, &inputs[i], array, !data->exact);

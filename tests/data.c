@@ -787,6 +787,25 @@ static void binds(void)
 	two[0].dim[2] = 3;
 	CHECK(bind(1, options_of("data", "x=images.npy", NULL), 1, two) == AMOS_INPUT,
 	      "exact, another shape");
+	struct amos_input frames = free_input("x", 2, "T");
+	frames.dim[1] = 4;
+	two[0] = frames;
+	two[1] = labels;
+	write_npy("sequences.npy", "<f4", 0, "10, 5, 4", many, 800);
+	write_npy("steps.npy", "<f4", 0, "10, 5", many, 200);
+	struct amos_options sequences =
+	    options_of("data", "x=sequences.npy", "data", "y=steps.npy", NULL);
+	for (int again = 0; again < 2; again++) { // with open dimensions, and with these sizes
+		CHECK(!bind(0, sequences, 2, two), "a sample is the input: %s", amos_error());
+		CHECK(two[0].dim[0] == 5 && two[1].dim[0] == 5 && data->batch == 1 &&
+		          amos_data_batches(data) == 10,
+		      "samples without a batch axis");
+	}
+	two[0] = frames;
+	CHECK(bind(0, options_of("data", "x=sequences.npy", "batch", "2", NULL), 1, two) ==
+	          AMOS_INPUT,
+	      "--batch 2");
+	CHECK(strstr(amos_error(), "--accumulate 2"), "%s", amos_error());
 	struct amos_input tokens = free_input("x", 2, "B");
 	CHECK(!bind(0, options_of("data", "x=words.bin:u8", NULL), 1, &tokens), "tokens");
 	CHECK(tokens.dim[0] == 32 && tokens.dim[1] == -1, "a window's length is not in the data");
