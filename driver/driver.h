@@ -305,13 +305,15 @@ const char *header_text(const Program *, const char *prefix);
 
 typedef struct Binding {           // a language of --bindings
 	const char *name, *suffix; // suffix: what follows the name of the output
-	const char *needs; // suffix of the output that it loads; NULL: it includes the header
+	const char *needs; // suffix of the output that it loads; NULL: it is linked with any
 	const char *text;  // with @FILE@ for the name of the output, and @ID@ for the prefix
+	bool letter;       // the prefix must begin with a letter, and have 31 characters at most
 } Binding;
 // Returns the binding of this name. Fails with STATUS_USAGE if there is none.
 const Binding *binding_named(const Session *, const char *name);
-// Fails with STATUS_USAGE if the output `path` cannot have the binding.
-void check_binding(const Session *, const char *name, const char *path);
+// Fails with STATUS_USAGE if the output `path` cannot have the binding, or the prefix is none
+// there.
+void check_binding(const Session *, const char *name, const char *path, const char *prefix);
 const char *binding_text(Arena *, const Binding *, const char *stem, const char *prefix);
 
 #endif

@@ -100,8 +100,10 @@ const char *header_text(const Program *p, const char *prefix)
 // ---- bindings -------------------------------------------------------------------------
 
 static const Binding bindings[] = {
-    {"cpp", ".hpp", NULL, "cpp.hpp"},
-    {"python", "_model.py", ".so", "python.py"}, // Python takes NAME.so for its own
+    {"cpp", ".hpp", NULL, "cpp.hpp", false},
+    {"fortran", ".f90", NULL, "fortran.f90", true},
+    {"python", "_model.py", ".so", "python.py", false}, // Python takes NAME.so for its own
+    {"rust", ".rs", NULL, "rust.rs", false},
 };
 
 const Binding *binding_named(const Session *session, const char *name)
@@ -110,13 +112,17 @@ const Binding *binding_named(const Session *session, const char *name)
 	for (int k = 0; k < COUNT(bindings); k++) {
 		if (!strcmp(bindings[k].name, name))
 			return &bindings[k];
-		say(&known, "%s%s", k ? " or " : "", bindings[k].name);
+		say(&known, "%s%s",
+		    !k                        ? ""
+		    : k + 1 < COUNT(bindings) ? ", "
+		                              : " or ",
+		    bindings[k].name);
 	}
 	bad_usage(session,
 	          format(session->arena, "--bindings: expected %s, found '%s'", known.at, name));
 }
 
-void check_binding(const Session *session, const char *name, const char *path)
+void check_binding(const Session *session, const char *name, const char *path, const char *prefix)
 {
 	const Binding *b = binding_named(session, name);
 	const char *needs = b->needs ? b->needs : "";
@@ -125,6 +131,11 @@ void check_binding(const Session *session, const char *name, const char *path)
 		bad_usage(session,
 		          format(session->arena, "--bindings %s: expected -o NAME%s, found '%s'",
 		                 name, b->needs ? b->needs : ".so, .a or .o", path));
+	if (b->letter && (!isalpha((unsigned char)*prefix) || strlen(prefix) > 31))
+		bad_usage(session, format(session->arena,
+		                          "--bindings %s: expected a --name of at most 31 "
+		                          "characters that begins with a letter, found '%s'",
+		                          name, prefix));
 }
 
 static const char *page_named(const char *name)

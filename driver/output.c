@@ -113,10 +113,10 @@ void check_output(const Session *session, const char *path)
 		bad_usage(session, "expected --target cuda for an output NAME.ptx");
 	if (gpu && kind != OBJECT_FILE)
 		bad_usage(session, "expected -o NAME.ptx for a GPU");
-	prefix_of(session, path);
+	const char *prefix = prefix_of(session, path);
 	for (int i = 0; i < session->choices.count; i++)
 		if (session->choices.at[i].option == OPT_bindings)
-			check_binding(session, session->choices.at[i].value, path);
+			check_binding(session, session->choices.at[i].value, path, prefix);
 	if (kind != OBJECT_FILE)
 		runtime_of(session, path);
 }

@@ -1,6 +1,9 @@
 """outputs.py: a model by the Python bindings that amosc build writes."""
+import sys
+
 import first_model as first
 
+assert first.numpy or "NumPy" not in sys.argv
 a, b = first.Trainer(), first.Trainer(threads=1)
 for m in (a, b):
     x = m.inputs["x"].reshape(-1) if first.numpy else m.inputs["x"]

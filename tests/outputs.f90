@@ -1,0 +1,109 @@
+! outputs.f90: two models by the Fortran modules that amosc build writes; one's launches run on a procedure of this program.
+module launches
+  use first
+  implicit none
+  integer :: count = 0
+contains
+  subroutine backwards(context, n, body, task) bind(c)
+    use, intrinsic :: iso_c_binding, only: c_associated, c_f_procpointer
+    type(c_ptr), value :: context, task
+    integer(c_int64_t), value :: n
+    type(c_funptr), value :: body
+    procedure(amos_body), pointer :: run
+    integer(c_int64_t) :: i
+    call c_f_procpointer(body, run)
+    do i = n - 1, 0, -1
+      call run(task, i, mod(i, 2_c_int64_t))
+    end do
+    count = count + 1
+    call check(.not. c_associated(context), 'a context')
+  end subroutine
+
+  subroutine check(is, what)
+    logical, intent(in) :: is
+    character(*), intent(in) :: what
+    if (is) return
+    print '(2a)', 'outputs.f90: ', what
+    error stop 1
+  end subroutine
+end module
+
+program outputs
+  use launches
+  use first
+  use wide, only: wide_trainer
+  implicit none
+  type(first_trainer) :: a, b
+  type(wide_trainer) :: own, other
+  real(c_float), pointer :: x(:,:), flat(:), p(:), g(:), cube(:,:,:)
+  integer(c_int64_t), pointer :: labels(:)
+  integer(c_int8_t), allocatable :: kept(:), again(:)
+  real(c_double) :: loss, same
+  integer :: i, status
+
+  call a%step(loss, status)
+  call check(status == amos_usage .and. a%error() == 'this model is not open', 'step before open')
+  call a%open()
+  call b%open(threads=2, seed=0)
+  call own%open(threads=2, parallel_for=backwards)
+  call other%open()
+
+  call a%values(amos_inputs, 'x', x)
+  call b%values(amos_inputs, 'x', flat)
+  call check(all(shape(x) == [4, 2]) .and. size(flat) == 8, 'shapes')
+  call check(all(a%shape(amos_inputs, 'x') == [4, 2]) .and. size(a%shape(amos_inputs, 'y')) == 0, 'shape')
+  x = reshape([(real(mod(i, 5) - 2), i = 0, 7)], [4, 2])
+  flat = [(real(mod(i, 5) - 2), i = 0, 7)]
+  call a%values(amos_inputs, 'labels', labels)
+  labels = [1, 2]
+  call b%values(amos_inputs, 'labels', labels)
+  labels = [1, 2]
+  do i = 1, 5
+    call a%step(loss)
+    call b%gradient(same)
+    call check(loss == same, 'a step is a gradient')
+    call b%update()
+  end do
+  call check(a%steps() == 5 .and. a%metric('loss') == loss, 'steps, metric')
+
+  call a%store(kept)
+  call b%store(again)
+  call check(all(kept == again), 'a step is a gradient and an update')
+  call a%step(loss)
+  call b%step(same)
+  call a%restore(kept)
+  call a%store(again)
+  call check(loss == same .and. all(kept == again), 'restore')
+  call a%save('fortran.ckpt  ')
+  call b%load('fortran.ckpt')
+  call b%store(again)
+  call check(all(kept == again), 'save and load')
+
+  call a%block(amos_parameters, p)
+  call a%block(amos_gradients, g)
+  call check(size(p) == size(g) .and. is_contiguous(g) .and. any(p /= 0), 'blocks')
+  call a%forward()
+  call a%values(amos_outputs, 'logits', x)
+  call check(all(shape(x) == [3, 2]) .and. all(a%output_shape('logits') == [3, 2]), 'outputs')
+  call check(a%count(amos_parameters) == 4 .and. a%name(amos_parameters, 4) == '2.bias', 'names')
+  call check(a%name(amos_parameters, 5) == '', 'no name')
+
+  call a%values(amos_inputs, 'labels', flat, status)
+  call check(status == amos_input .and. .not. associated(flat), 'another type')
+  call a%values(amos_inputs, 'x', cube, status)
+  call check(status == amos_input .and. a%error() == "'x' has another type or rank", 'another rank')
+  call a%values(amos_inputs, 'nothing', x, status)
+  call check(status == amos_input .and. a%error() == "no array 'nothing' of this kind", 'no array')
+  call a%block(amos_inputs, p, status)
+  call check(status == amos_input .and. .not. associated(p), 'no block')
+  call a%load('nowhere.ckpt', status)
+  call check(status == amos_input .and. index(a%error(), 'nowhere.ckpt') > 0, 'no checkpoint')
+  call own%step(loss)
+  call other%step(same)
+  call check(loss == same .and. count > 0, 'launches')
+  call a%close()
+  call b%close()
+  call own%close()
+  call other%close()
+  call a%load('nowhere.ckpt')
+end program

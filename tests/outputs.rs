@@ -1,0 +1,77 @@
+// outputs.rs: two models by the Rust modules that amosc build writes, one of them as if included by a build script.
+#[path = "first.rs"]
+mod first;
+mod second {
+    include!("second.rs");
+}
+use first::{Error, Kind, Setup, Trainer};
+
+fn fill(m: &mut Trainer) -> Result<(), Error> {
+    for (i, x) in m.values_mut::<f32>(Kind::Inputs, "x")?.iter_mut().enumerate() {
+        *x = (i % 5) as f32 - 2.0;
+    }
+    m.values_mut::<i64>(Kind::Inputs, "labels")?.copy_from_slice(&[1, 2]);
+    Ok(())
+}
+
+fn check() -> Result<(), Error> {
+    let mut a = Trainer::open()?;
+    let mut b = Trainer::open_with(Setup { threads: 1, ..Setup::default() })?;
+    let mut other = second::Trainer::open().expect("second");
+    fill(&mut a)?;
+    fill(&mut b)?;
+    for _ in 0..5 {
+        let loss = a.step()?;
+        assert_eq!(b.gradient()?, loss);
+        assert_eq!(a.metric("loss"), Some(loss));
+        b.update()?;
+    }
+    assert!(a.metric("nothing").is_none() && a.steps() == 5);
+    let kept = a.store()?;
+    assert!(kept == b.store()?);
+
+    // A trainer goes to another thread, and comes back.
+    let mut b = std::thread::spawn(move || b.step().map(|_| b)).join().unwrap()?;
+    a.step()?;
+    assert!(a.store()? == b.store()? && a.store()? != kept);
+    a.restore(&kept)?;
+    a.save("rust.ckpt")?;
+    b.load("rust.ckpt")?;
+    assert!(b.store()? == kept);
+
+    let (p, g) = a.parameters_and_gradients()?;
+    assert!(p.len() == g.len() && p.as_ptr() != g.as_ptr());
+    p[0] += 1.0;
+    assert!(a.block(Kind::Parameters)? != b.block(Kind::Parameters)?);
+    b.block_mut(Kind::Parameters)?[0] += 1.0;
+    assert!(a.block(Kind::Parameters)? == b.block(Kind::Parameters)?);
+    assert_eq!(a.names(Kind::Parameters), ["0.weight", "0.bias", "2.weight", "2.bias"]);
+    assert_eq!(a.shape(Kind::Parameters, "2.bias")?, [3]);
+    a.forward()?;
+    assert!(a.values::<f32>(Kind::Outputs, "logits")?.len() == 6 && a.output_shape("logits")? == [2, 3]);
+    assert!(other.evaluate().expect("second") > 0.0);
+
+    for name in ["labels", "nothing", "a\0b"] {
+        assert_eq!(a.values::<f32>(Kind::Inputs, name).unwrap_err().status, 1);
+    }
+    assert!(a.block(Kind::Inputs).is_err());
+    let error = a.load("nowhere.ckpt").unwrap_err();
+    assert!(error.status == 1 && error.to_string().contains("nowhere.ckpt"));
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    check()
+}
+
+// What the compiler must refuse: a view that is used after a step, and two threads at a trainer.
+#[cfg(stale)]
+fn stale(a: &mut Trainer) -> f32 {
+    let x = a.values::<f32>(Kind::Inputs, "x").unwrap();
+    a.step().unwrap();
+    x[0]
+}
+#[cfg(shared)]
+fn shared() -> impl Sync {
+    Trainer::open()
+}
