@@ -88,6 +88,11 @@ program outputs
   call check(a%count(amos_parameters) == 4 .and. a%name(amos_parameters, 4) == '2.bias', 'names')
   call check(a%name(amos_parameters, 5) == '', 'no name')
 
+  call a%set_rate(0.5_c_double)
+  call check(a%rate() == 0.5, 'rate')
+  call a%set_rate(-1.0_c_double, status)
+  call check(status == amos_input .and. a%rate() == 0.5, 'a negative rate')
+
   call a%values(amos_inputs, 'labels', flat, status)
   call check(status == amos_input .and. .not. associated(flat), 'another type')
   call a%values(amos_inputs, 'x', cube, status)

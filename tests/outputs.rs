@@ -51,6 +51,9 @@ fn check() -> Result<(), Error> {
     assert!(a.values::<f32>(Kind::Outputs, "logits")?.len() == 6 && a.output_shape("logits")? == [2, 3]);
     assert!(other.evaluate().expect("second") > 0.0);
 
+    a.set_rate(0.5)?;
+    assert!(a.set_rate(-1.0).is_err() && a.rate() == 0.5);
+
     for name in ["labels", "nothing", "a\0b"] {
         assert_eq!(a.values::<f32>(Kind::Inputs, name).unwrap_err().status, 1);
     }

@@ -47,6 +47,8 @@ module @ID@
     procedure :: gradient => @ID@_gradient
     procedure :: update => @ID@_update
     procedure :: steps => @ID@_steps
+    procedure :: rate => @ID@_rate       ! the factor of the step size, 1 at first
+    procedure :: set_rate => @ID@_set_rate
     procedure :: metric => @ID@_metric   ! NaN: there is none
     procedure :: save => @ID@_save
     procedure :: load => @ID@_load
@@ -190,6 +192,15 @@ module @ID@
     integer(c_int64_t) function amos_steps(m) bind(c)
       import
       type(c_ptr), value :: m
+    end function
+    real(c_double) function amos_rate(m) bind(c)
+      import
+      type(c_ptr), value :: m
+    end function
+    integer(c_int) function amos_set_rate(m, factor) bind(c)
+      import
+      type(c_ptr), value :: m
+      real(c_double), value :: factor
     end function
     real(c_double) function amos_metric(m, name) bind(c)
       import
@@ -343,6 +354,20 @@ contains
     if (.not. @ID@_is_closed(model)) steps = amos_steps(model%m)
   end function
 
+  real(c_double) function @ID@_rate(model) result(rate)
+    class(@ID@_trainer), intent(inout) :: model
+    rate = 0
+    if (.not. @ID@_is_closed(model)) rate = amos_rate(model%m)
+  end function
+
+  subroutine @ID@_set_rate(model, factor, status)
+    class(@ID@_trainer), intent(inout) :: model
+    real(c_double), intent(in) :: factor
+    integer, intent(out), optional :: status
+    if (@ID@_is_closed(model, status)) return
+    call @ID@_end(model, amos_set_rate(model%m, factor), status)
+  end subroutine
+
   real(c_double) function @ID@_metric(model, name) result(metric)
     class(@ID@_trainer), intent(inout) :: model
     character(*), intent(in) :: name
@@ -394,9 +419,10 @@ contains
     class(@ID@_trainer), intent(inout) :: model
     integer, intent(in) :: kind, i
     character(:), allocatable :: name
+    integer :: count
     name = ''
-    if (i < 1 .or. i > model%count(kind)) return
-    name = @ID@_string(amos_name(model%m, kind, int(i - 1, c_int64_t)))
+    count = model%count(kind)
+    if (i >= 1 .and. i <= count) name = @ID@_string(amos_name(model%m, kind, int(i - 1, c_int64_t)))
   end function
 
   ! Returns the number of an array in amos.h, -1 if there is none.

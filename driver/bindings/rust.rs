@@ -102,6 +102,8 @@ extern "C" {
     fn amos_gradient(m: *mut c_void, loss: *mut f64) -> c_int;
     fn amos_update(m: *mut c_void) -> c_int;
     fn amos_steps(m: *const c_void) -> i64;
+    fn amos_rate(m: *const c_void) -> f64;
+    fn amos_set_rate(m: *mut c_void, factor: f64) -> c_int;
     fn amos_metric(m: *const c_void, name: *const c_char) -> f64;
     fn amos_save(m: *const c_void, path: *const c_char) -> c_int;
     fn amos_load(m: *mut c_void, path: *const c_char) -> c_int;
@@ -280,6 +282,15 @@ impl Trainer {
 
     pub fn steps(&self) -> i64 {
         unsafe { amos_steps(self.m) }
+    }
+
+    /// The factor of the step size, 1 at first.
+    pub fn rate(&self) -> f64 {
+        unsafe { amos_rate(self.m) }
+    }
+
+    pub fn set_rate(&mut self, factor: f64) -> Result<(), Error> {
+        need(unsafe { amos_set_rate(self.m, factor) })
     }
 
     /// A metric of the last call, if there is one of this name.
