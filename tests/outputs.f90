@@ -52,8 +52,8 @@ program outputs
   call b%values(amos_inputs, 'x', flat)
   call check(all(shape(x) == [4, 2]) .and. size(flat) == 8, 'shapes')
   call check(all(a%shape(amos_inputs, 'x') == [4, 2]) .and. size(a%shape(amos_inputs, 'y')) == 0, 'shape')
-  x = reshape([(real(mod(i, 5) - 2), i = 0, 7)], [4, 2])
-  flat = [(real(mod(i, 5) - 2), i = 0, 7)]
+  x = reshape([(real(mod(i, 5) - 2, c_float), i = 0, 7)], [4, 2])
+  flat = [(real(mod(i, 5) - 2, c_float), i = 0, 7)]
   call a%values(amos_inputs, 'labels', labels)
   labels = [1, 2]
   call b%values(amos_inputs, 'labels', labels)

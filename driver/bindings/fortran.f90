@@ -28,10 +28,10 @@ module @ID@
   public :: c_float, c_double, c_int8_t, c_int32_t, c_int64_t, c_ptr, c_funptr
 
   ! amos_status, and amos_kind of arrays: see amos.h.
-  integer, parameter, public :: amos_done = 0, amos_input = 1, amos_usage = 2, amos_machine = 3
-  integer, parameter, public :: amos_inputs = 0, amos_outputs = 1, amos_parameters = 2, amos_gradients = 3, &
+  integer(c_int), parameter, public :: amos_done = 0, amos_input = 1, amos_usage = 2, amos_machine = 3
+  integer(c_int), parameter, public :: amos_inputs = 0, amos_outputs = 1, amos_parameters = 2, amos_gradients = 3, &
     amos_frozen = 4, amos_buffers = 5, amos_state = 6
-  integer, parameter :: amos_f64 = 0, amos_f32 = 1, amos_i64 = 4, amos_i32 = 5, amos_i8 = 7, amos_u8 = 11, amos_bool = 12
+  integer(c_int), parameter :: amos_f64 = 0, amos_f32 = 1, amos_i64 = 4, amos_i32 = 5, amos_i8 = 7, amos_u8 = 11, amos_bool = 12
 
   type @ID@_trainer
     private
@@ -259,7 +259,7 @@ contains
     integer(c_int), intent(in) :: code
     integer, intent(out), optional :: status
     character(*), intent(in), optional :: text
-    if (present(status)) status = code
+    if (present(status)) status = int(code)
     if (code == amos_done) return
     if (present(text)) then
       model%text = text
@@ -410,14 +410,15 @@ contains
 
   integer function @ID@_count(model, kind) result(count)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     count = 0
     if (.not. @ID@_is_closed(model)) count = int(amos_count(model%m, kind))
   end function
 
   function @ID@_name(model, kind, i) result(name)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind, i
+    integer(c_int), intent(in) :: kind
+    integer, intent(in) :: i
     character(:), allocatable :: name
     integer :: count
     name = ''
@@ -428,14 +429,14 @@ contains
   ! Returns the number of an array in amos.h, -1 if there is none.
   integer(c_int64_t) function @ID@_find(model, kind, name) result(i)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     i = amos_find(model%m, kind, trim(name) // c_null_char)
   end function
 
   function @ID@_shape(model, kind, name) result(shape)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int64_t), allocatable :: shape(:)
     integer(c_int64_t), pointer :: sizes(:)
@@ -460,7 +461,7 @@ contains
 
   subroutine @ID@_block(model, kind, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     real(c_float), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
     integer(c_int64_t) :: bytes
@@ -479,7 +480,8 @@ contains
   ! Finds an array of one of these types. `rank` 1: its shape is that of a flat view. Null if the call fails.
   subroutine @ID@_locate(model, kind, name, types, rank, address, shape, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind, types(:), rank
+    integer(c_int), intent(in) :: kind, types(:)
+    integer, intent(in) :: rank
     character(*), intent(in) :: name
     type(c_ptr), intent(out) :: address
     integer(c_int64_t), allocatable, intent(out) :: shape(:)
@@ -508,7 +510,7 @@ contains
 
   subroutine @ID@_real32_1(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_float), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
@@ -521,7 +523,7 @@ contains
 
   subroutine @ID@_real32_2(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_float), pointer, intent(out) :: to(:,:)
     integer, intent(out), optional :: status
@@ -534,7 +536,7 @@ contains
 
   subroutine @ID@_real32_3(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_float), pointer, intent(out) :: to(:,:,:)
     integer, intent(out), optional :: status
@@ -547,7 +549,7 @@ contains
 
   subroutine @ID@_real32_4(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_float), pointer, intent(out) :: to(:,:,:,:)
     integer, intent(out), optional :: status
@@ -560,7 +562,7 @@ contains
 
   subroutine @ID@_real64_1(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_double), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
@@ -573,7 +575,7 @@ contains
 
   subroutine @ID@_real64_2(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     real(c_double), pointer, intent(out) :: to(:,:)
     integer, intent(out), optional :: status
@@ -586,7 +588,7 @@ contains
 
   subroutine @ID@_int64_1(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int64_t), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
@@ -599,7 +601,7 @@ contains
 
   subroutine @ID@_int64_2(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int64_t), pointer, intent(out) :: to(:,:)
     integer, intent(out), optional :: status
@@ -612,7 +614,7 @@ contains
 
   subroutine @ID@_int32_1(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int32_t), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
@@ -625,7 +627,7 @@ contains
 
   subroutine @ID@_int32_2(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int32_t), pointer, intent(out) :: to(:,:)
     integer, intent(out), optional :: status
@@ -638,7 +640,7 @@ contains
 
   subroutine @ID@_int8_1(model, kind, name, to, status)
     class(@ID@_trainer), intent(inout) :: model
-    integer, intent(in) :: kind
+    integer(c_int), intent(in) :: kind
     character(*), intent(in) :: name
     integer(c_int8_t), pointer, intent(out) :: to(:)
     integer, intent(out), optional :: status
