@@ -63,8 +63,8 @@ static void prepare(Arena *a, Product *p)
 	Graph *g = parse_graph(a, p->name, text, book_builtin());
 	const Target *target = target_named(a, "cpu", NULL);
 	Plan *plan = plan_graph(a, g, "run", target_machine(target));
-	EmitOptions options = {.target = target, .threads = 1, .name = "gemm"};
-	Object *object = emit(a, 1, &plan, &options);
+	EmitOptions options = {.threads = 1, .name = "gemm"};
+	Object *object = emit(a, 1, 1, &(Variant){target, NULL, &plan}, &options);
 	p->jit = jit_load(object);
 	const struct amos_model *model = jit_model(p->jit);
 	char **inputs = NEWS(a, char *, 2), **outputs = NEWS(a, char *, 1);

@@ -157,6 +157,9 @@ json_t *load_report(Session *, const char *path);
 
 // Returns the model's content, the target, and the options that decide what is compiled.
 const char *identity_of(Session *, const Model *);
+// Returns the same for another target.
+const char *identity_on(Session *, const char *identity, const Target *);
+bool is_narrow(const Session *); // --precision names a type narrower than f32
 // With the session's options; the model, and the reports if eta was inferred, are those of
 // `before`.
 const char *identity_renewed(Session *, const char *before, bool inferred);
@@ -231,10 +234,12 @@ typedef struct Program {
 	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
 	Model *model;           // NULL: the program was read from text
-	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first
+	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first; by variant
 	Eta *eta;               // indexed by slot; from pass `eta` to `step`
 	Opt opt;
 	const char *note, *identity, *labels; // of the object
+	int variants; // CPUs that it has code for: from pass `join` on, each has all entries
+	const Target *const *target; // by variant
 	Object *object;
 	Pass next; // the first pass that has not run
 } Program;
@@ -286,9 +291,10 @@ const char *show_program(Session *, const char *where, const char *text, const c
 // ---- output.c: what amosc build writes ----------------------------------------------------
 
 // Fails if `path` cannot be the output: its suffix does not fit the target, no runtime for the
-// target is installed, or --name is no identifier.
-void check_output(const Session *, const char *path);
-// Sets which entries the program has for the output.
+// target is installed, or --name is no identifier. The default target is this system, with any CPU,
+// or with --tune this machine.
+void check_output(Session *, const char *path);
+// Sets which entries and variants the program has for the output.
 void prepare_output(Program *, const char *path);
 // Writes the object of a program that passed all passes, and the header of a library: NAME.o,
 // NAME.a, NAME.so or NAME.ptx, or else an executable. Fails if it is a file that this process

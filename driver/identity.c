@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// True if --precision says a type narrower than f32.
-static bool is_narrow(const Session *session)
+bool is_narrow(const Session *session)
 {
 	const char *said = choice(session, OPT_precision, "f32");
 	return !strcmp(said, "bf16") || !strcmp(said, "f16");
@@ -60,6 +59,14 @@ static const char *joined(Session *session, const char *model, const char *repor
 	return format(session->arena, "%starget\t%s\n%s%s", model,
 	              target_kind(session->arena, target_of(session), is_narrow(session)),
 	              options_text(session), reports);
+}
+
+const char *identity_on(Session *session, const char *identity, const Target *target)
+{
+	const char *line = strstr(identity, "\ntarget\t") + 1;
+	return format(session->arena, "%.*starget\t%s%s", (int)(line - identity), identity,
+	              target_kind(session->arena, target, is_narrow(session)),
+	              line + strcspn(line, "\n"));
 }
 
 const char *identity_of(Session *session, const Model *model)

@@ -105,8 +105,11 @@ static const char *runtime_of(const Session *session, const char *path)
 
 // ---- outputs --------------------------------------------------------------------------
 
-void check_output(const Session *session, const char *path)
+void check_output(Session *session, const char *path)
 {
+	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
+		PUSH(session->arena, session->choices,
+		     ((Choice){OPT_target, target_here(session->arena)}));
 	OutputKind kind = kind_of(path);
 	bool gpu = target_writes_text(target_of(session));
 	if (ends_with(path, ".ptx") && !gpu)
@@ -148,6 +151,8 @@ void prepare_output(Program *p, const char *path)
 	bool gpu = target_writes_text(target_of(p->session));
 	p->weights = true;
 	p->apart = kind_of(path) != EXECUTABLE && !gpu;
+	p->variants =
+	    target_variants(p->session->arena, p->target[0], is_narrow(p->session), &p->target);
 }
 
 void write_program(const Program *p, const char *path)

@@ -16,7 +16,7 @@ static Entry *add_entry(Program *p, const char *name, const Graph *g)
 {
 	Arena *arena = work_arena(p->session);
 	const Graph *live = g ? graph_live(arena, g) : NULL;
-	const Machine *machine = target_machine(target_of(p->session));
+	const Machine *machine = target_machine(p->target[0]);
 	PUSH(arena, p->entries, ((Entry){.unit = {name, machine, live, NULL}}));
 	return &p->entries.at[p->entries.count - 1];
 }
@@ -360,7 +360,8 @@ static const Graph *join_entry(Program *p, Entry *e)
 		add_out(to, joined.from->outs.at[i].name, now[joined.from->outs.at[i].val]);
 	for (int i = 0; i < joined.from->stores.count; i++) {
 		Store store = joined.from->stores.at[i];
-		add_store(to, find_slot(to, joined.from->slots.at[store.slot].name), now[store.val]);
+		add_store(to, find_slot(to, joined.from->slots.at[store.slot].name),
+		          now[store.val]);
 	}
 	if (e->samples && !joined.fewer)
 		fail(e->unit.name, "no input has the batch size");
@@ -370,6 +371,12 @@ static const Graph *join_entry(Program *p, Entry *e)
 static void pass_join(Program *p)
 {
 	run_on_entries(p, 1, join_entry);
+	int n = p->entries.count;
+	for (int i = n; i < n * p->variants; i++) {
+		Entry e = p->entries.at[i % n];
+		e.unit.machine = target_machine(p->target[i / n]);
+		PUSH(work_arena(p->session), p->entries, e);
+	}
 }
 
 // ---- recompute ------------------------------------------------------------------------
@@ -441,16 +448,21 @@ static void pass_object(Program *p)
 	Session *session = p->session;
 	Arena *arena = work_arena(session);
 	Plan **plans = NEWS(arena, Plan *, p->entries.count);
+	Variant *variants = NEWS(arena, Variant, p->variants);
+	int n = p->entries.count / p->variants;
 	for (int i = 0; i < p->entries.count; i++)
 		plans[i] = p->entries.at[i].unit.plan;
-	EmitOptions emit_options = {.target = target_of(session),
-	                            .threads = (int)choice_count(session, OPT_threads, 0),
+	for (int v = 0; v < p->variants; v++)
+		variants[v] = (Variant){
+		    .target = p->target[v],
+		    .identity = v ? identity_on(session, p->identity, p->target[v]) : p->identity,
+		    .plan = plans + v * n};
+	EmitOptions emit_options = {.threads = (int)choice_count(session, OPT_threads, 0),
 	                            .name = basename(program_graph(p)->name),
 	                            .note = p->note,
-	                            .identity = p->identity,
 	                            .labels = p->labels,
 	                            .weights = p->weights};
-	p->object = emit(arena, p->entries.count, plans, &emit_options);
+	p->object = emit(arena, n, p->variants, variants, &emit_options);
 }
 
 // ---- programs -------------------------------------------------------------------------
@@ -476,8 +488,10 @@ void run_passes(Program *p, Pass last)
 Program *program_new(Session *session, struct amos_data *data)
 {
 	Program *p = NEW(session->arena, Program);
-	*p = (Program){.session = session, .data = data};
+	const Target **target = NEW(session->arena, const Target *);
 	choice_bytes(session, OPT_memory, 0); // fails before the model is read
+	*target = target_of(session);
+	*p = (Program){.session = session, .data = data, .variants = 1, .target = target};
 	return p;
 }
 
@@ -535,8 +549,8 @@ struct amos *open_object(Program *p, Arena *until)
 	model->labels = p->labels ? copy_string(until, p->labels) : NULL;
 	struct amos *open;
 	need_done(amos_open_slots(model, choice_count(session, OPT_threads, 0),
-	                    choice_count(session, OPT_seed, 0), first_contents,
-	                    (void *)program_graph(p), &open));
+	                          choice_count(session, OPT_seed, 0), first_contents,
+	                          (void *)program_graph(p), &open));
 	at_end(until, close_model, open);
 	return open;
 }

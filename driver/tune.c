@@ -326,11 +326,13 @@ void tune(Program *p)
 {
 	Session *session = p->session;
 	const Machine *machine = p->entries.at[0].unit.machine;
-	if (!machine->rows || !target_runs_here(target_of(session)))
-		bad_usage(session,
-		          format(session->arena,
-		                 "--tune: code for '%s' cannot be measured on this machine",
-		                 choice(session, OPT_target, "cpu")));
+	if (!machine->rows || p->variants > 1 || !target_runs_here(p->target[0]))
+		bad_usage(
+		    session,
+		    format(session->arena,
+		           "--tune: code for '%s' cannot be measured on this machine%s",
+		           choice(session, OPT_target, "cpu"),
+		           p->variants > 1 ? HELP "give --target cpu, or the name of a CPU" : ""));
 	Tuner t = {.p = p, .choices = table_new(session->arena)};
 	t.number = table_new(session->arena);
 	Machine *tuned = take_copy(session->arena, machine, sizeof *machine);

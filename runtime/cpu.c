@@ -309,6 +309,7 @@ int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t see
 		    "%s: expected a model compiled for version %d of the runtime, found %lld" HELP
 		    "compile it again",
 		    model->name, AMOS_ABI, (long long)model->abi);
+	model = amos_best(model);
 	int status = amos_check_cpu(model);
 	if (status)
 		return status;

@@ -1,4 +1,4 @@
-// features.c: checks that this CPU has the features that compiled code uses.
+// features.c: chooses the code that this CPU has the features for.
 // Input: features.def, cpuid or getauxval.
 // Invariant: a feature counts only if the operating system saves its registers.
 #include "rt.h"
@@ -25,22 +25,29 @@ static const struct feature {
 #include "features.def"
 };
 
-static bool has_feature(const struct feature *f)
+// Sets has[i] for each feature. A hypervisor takes microseconds for each cpuid, so features of a
+// leaf, which are adjacent, are read at once.
+static void read_features(bool *has)
 {
 	enum { OSXSAVE = 1 << 27 };
-	unsigned r[4], saved = 0, high;
+	unsigned r[4] = {0}, saved = 0, high;
 	if (__get_cpuid(1, &r[A], &r[B], &r[C], &r[D]) && r[C] & OSXSAVE)
 		__asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-	return __get_cpuid_count(f->leaf, f->subleaf, &r[A], &r[B], &r[C], &r[D]) &&
-	       r[f->word] >> f->bit & 1 && (saved & f->state) == f->state;
+	for (int i = 0; i < COUNT(features); i++) {
+		const struct feature *f = &features[i], *before = f - (i > 0);
+		if ((before->leaf != f->leaf || before->subleaf != f->subleaf) &&
+		    !__get_cpuid_count(f->leaf, f->subleaf, &r[A], &r[B], &r[C], &r[D]))
+			memset(r, 0, sizeof r);
+		has[i] = r[f->word] >> f->bit & 1 && (saved & f->state) == f->state;
+	}
 }
 
 // Writes the best value for amosc build --target that runs on this CPU.
-static void best_target(char *to, size_t room)
+static void best_target(char *to, size_t room, const bool *has)
 {
 	int level = BEYOND - 1;
 	for (int i = 0; i < COUNT(features); i++)
-		if (features[i].level <= level && !has_feature(&features[i]))
+		if (features[i].level <= level && !has[i])
 			level = features[i].level - 1;
 	snprintf(to, room, level > 1 ? "x86-64-v%d" : "x86-64", level);
 }
@@ -76,34 +83,65 @@ static const struct feature {
 #include "features.def"
 };
 
-static bool has_feature(const struct feature *f)
+static void read_features(bool *has)
 {
-	return getauxval(f->word == 1 ? AT_HWCAP : AT_HWCAP2) >> f->bit & 1;
+	for (int i = 0; i < COUNT(features); i++)
+		has[i] =
+		    getauxval(features[i].word == 1 ? AT_HWCAP : AT_HWCAP2) >> features[i].bit & 1;
 }
 
-static void best_target(char *to, size_t room)
+static void best_target(char *to, size_t room, const bool *has)
 {
+	(void)has;
 	snprintf(to, room, TARGET);
 }
 
 #endif
 
+// True if `needs` lists the feature, or its absence, as `sign` says: "+" or "-".
+static bool lists(const char *needs, char sign, const char *name)
+{
+	size_t n = strlen(name);
+	for (; needs && *needs; needs += strcspn(needs, ","), needs += *needs == ',') {
+		const char *one = needs + (*needs == '-');
+		if ((*needs == '-') == (sign == '-') && !strncmp(one, name, n) &&
+		    (one[n] == ',' || !one[n]))
+			return true;
+	}
+	return false;
+}
+
+const struct amos_model *amos_best(const struct amos_model *model)
+{
+	bool has[COUNT(features)];
+	const struct amos_model *best = model;
+	if (model->better)
+		read_features(has);
+	for (const struct amos_model *m = model->better; m; m = m->better) {
+		bool fits = true;
+		for (int i = 0; i < COUNT(features); i++)
+			fits &= !lists(m->needs, has[i] ? '-' : '+', features[i].name);
+		best = fits ? m : best;
+	}
+	return best;
+}
+
 int amos_check_cpu(const struct amos_model *model)
 {
+	bool has[COUNT(features)];
 	char missing[1024] = "", target[64];
+	if (!model->needs || !*model->needs)
+		return AMOS_DONE;
+	read_features(has);
 	for (int i = 0; i < COUNT(features); i++) {
-		size_t n = strlen(features[i].name);
-		const char *at = model->needs ? model->needs : "";
-		while (*at && (strncmp(at, features[i].name, n) || (at[n] != ',' && at[n])))
-			at += strcspn(at, ",") + (strchr(at, ',') != NULL);
 		size_t end = strlen(missing);
-		if (*at && !has_feature(&features[i]))
+		if (!has[i] && lists(model->needs, '+', features[i].name))
 			snprintf(missing + end, sizeof missing - end, "%s%s", end ? ", " : "",
 			         features[i].name);
 	}
 	if (!*missing)
 		return AMOS_DONE;
-	best_target(target, sizeof target);
+	best_target(target, sizeof target, has);
 	return amos_fail(AMOS_INPUT,
 	                 "%s: compiled for a CPU with more features than this one; missing: %s" HELP
 	                 "build it with --target %s",

@@ -355,7 +355,8 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 
 int amos_main(const struct amos_model *model, int argc, char **argv)
 {
-	struct command c = {.model = model, .verb = &verbs[0], .options = amos_options()};
+	struct command c = {
+	    .model = amos_best(model), .verb = &verbs[0], .options = amos_options()};
 	if (argc > 1 &&
 	    (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-?") || !strcmp(argv[1], "help"))) {
 		printf("Usage: %s [VERB] [OPTION...]\n\n", argv[0]);

@@ -135,8 +135,11 @@ int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
 
 // ---- features.c: CPU features ---------------------------------------------------------
 
-int amos_check_cpu(
-    const struct amos_model *); // fails if this CPU lacks a feature that the code uses
+// Returns the variant of a model that is best on this CPU: the last that it has the features for,
+// else the model.
+const struct amos_model *amos_best(const struct amos_model *);
+// Fails if this CPU lacks a feature that the code uses.
+int amos_check_cpu(const struct amos_model *);
 
 // ---- pool.c: threads -------------------------------------------------------------------
 

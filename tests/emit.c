@@ -10,15 +10,15 @@
 static bool seen[OPS];
 static int failures, graphs;
 
-typedef struct Variant {
+typedef struct Runner {
 	const char *name, *mask;
 	Launcher *launch;
-} Variant;
+} Runner;
 
-static const Variant variants[] = {{"cpu", NULL, plain_launch},
-                                   {"cpu", "-avx512f", plain_launch},
-                                   {"cpu", "-avx2,-avx512f", plain_launch},
-                                   {"cuda:host", NULL, gpu_launch}};
+static const Runner runners[] = {{"cpu", NULL, plain_launch},
+                                 {"cpu", "-avx512f", plain_launch},
+                                 {"cpu", "-avx2,-avx512f", plain_launch},
+                                 {"cuda:host", NULL, gpu_launch}};
 
 static Graph *graph_start(Arena *arena, const char *name)
 {
@@ -45,12 +45,12 @@ static Shape dims2(int64_t a, int64_t b)
 
 static void check_on_all(Graph *g, const Array *slot, double tolerance)
 {
-	for (int m = 0; m < COUNT(variants); m++) {
-		const Variant *variant = &variants[m];
-		const Target *target = target_named(g->arena, variant->name, variant->mask);
-		const char *what = format(g->arena, "%s on %s %s", g->name, variant->name,
-		                          variant->mask ? variant->mask : "");
-		failures += check_graph(g->arena, g, slot, target, variant->launch, tolerance, NULL,
+	for (int m = 0; m < COUNT(runners); m++) {
+		const Runner *runner = &runners[m];
+		const Target *target = target_named(g->arena, runner->name, runner->mask);
+		const char *what = format(g->arena, "%s on %s %s", g->name, runner->name,
+		                          runner->mask ? runner->mask : "");
+		failures += check_graph(g->arena, g, slot, target, runner->launch, tolerance, NULL,
 		                        what) > 1;
 		graphs++;
 	}

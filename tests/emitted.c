@@ -199,9 +199,9 @@ Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *t
 {
 	Compiled *c = NEW(arena, Compiled);
 	*c = (Compiled){g, plan, NULL};
-	EmitOptions options = {.target = target, .threads = 1, .name = what};
+	EmitOptions options = {.threads = 1, .name = what};
 	verify_plan(c->plan);
-	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
+	c->jit = jit_load(emit(arena, 1, 1, &(Variant){target, NULL, &c->plan}, &options));
 	return c;
 }
 

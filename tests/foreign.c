@@ -10,10 +10,10 @@ extern const struct amos_model MODEL;
 int main(int argc, char **argv)
 {
 	struct amos *m;
-	struct amos_model large = MODEL;
+	struct amos_model large = *amos_best(&MODEL);
 	large.params += argc > 2 ? atoll(argv[2]) : 0;
 	int status = amos_open_slots(&large, 2, 0, NULL, NULL, &m);
-	const struct amos_entry *train = amos_find_entry(&MODEL, "train");
+	const struct amos_entry *train = amos_find_entry(&large, "train");
 	int64_t loss = amos_find_output(train, "loss");
 	for (int64_t k = 0; !status && k < MODEL.nslots; k++)
 		if (MODEL.slots[k].kind == AMOS_SLOT_INPUT)

@@ -40,8 +40,8 @@ static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 {
 	const Target *target = target_named(arena, "cuda:sm_90", NULL);
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
-	EmitOptions options = {.target = target, .threads = 1, .name = what};
-	Object *object = emit(arena, 1, &plan, &options);
+	EmitOptions options = {.threads = 1, .name = what};
+	Object *object = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
 	if (object->parts != 1 || !strstr(object->part[0].bytes, ".visible .entry")) {
 		printf("%s: no PTX\n", what);
 		return false;

@@ -991,10 +991,10 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	     *out = format(arena, "%s/out.o", folder), *errors = format(arena, "%s/errors", folder);
 	Wire w = bomb->make();
 	write_file(model, w.at, w.count);
-	char *const verbs[][9] = {
+	char *const verbs[][10] = {
 	    {amosc, "inspect", model, NULL},
 	    {amosc, "eta", model, NULL},
-	    {amosc, "build", model, "--loss", "mean(y)", "-o", out, NULL},
+	    {amosc, "build", model, "--loss", "mean(y)", "--target", "cpu", "-o", out, NULL},
 	    {amosc, "show", model, "--loss", "mean(y)", "--after", "memory", NULL},
 	};
 	int bad = 0, rejected = 0;

@@ -17,7 +17,7 @@ static bool same_code(const Object *a, const Object *b)
 // A plan as text is the same plan: it prints the same again, and gives the same object.
 static bool reads_back(Arena *arena, const Graph *g, const Target *target, const char *what)
 {
-	EmitOptions options = {.target = target, .threads = 2, .name = what};
+	EmitOptions options = {.threads = 2, .name = what};
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
 	const char *text = plan_text(arena, plan);
 	Plan *again = lexer_plan(lexer_open(arena, what, text), book_builtin());
@@ -26,7 +26,8 @@ static bool reads_back(Arena *arena, const Graph *g, const Target *target, const
 		printf("%s: the plan that is read back prints otherwise\n", what);
 		return false;
 	}
-	if (same_code(emit(arena, 1, &plan, &options), emit(arena, 1, &again, &options)))
+	if (same_code(emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options),
+	              emit(arena, 1, 1, &(Variant){target, NULL, &again}, &options)))
 		return true;
 	printf("%s: the plan that is read back gives another object\n", what);
 	return false;

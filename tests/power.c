@@ -423,9 +423,10 @@ int main(int argc, char **argv)
 	power(record, "model", format(arena, "%s run %s --data x=../x.npy -o o.npz", amosc, model),
 	      (const char *[]){"o.npz", NULL}, NULL);
 	power(record, "model",
-	      format(arena, "%s build %s %s --bind batch=4 -o t", amosc, model, loss),
+	      format(arena, "%s build %s %s --bind batch=4 --target cpu -o t", amosc, model, loss),
 	      (const char *[]){"t", NULL}, NULL);
-	power(record, "model",
-	      format(arena, "%s build %s %s --bind batch=4 -o t.o", amosc, model, loss),
-	      (const char *[]){"t.o", NULL}, NULL);
+	power(
+	    record, "model",
+	    format(arena, "%s build %s %s --bind batch=4 --target cpu -o t.o", amosc, model, loss),
+	    (const char *[]){"t.o", NULL}, NULL);
 }

@@ -66,8 +66,8 @@ static bool check(Arena *arena, const Graph *g, const struct Kind *kind, const c
 {
 	const Target *target = target_named(arena, kind->target, NULL);
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
-	EmitOptions options = {.target = target, .threads = 1, .name = what};
-	Object *object = emit(arena, 1, &plan, &options);
+	EmitOptions options = {.threads = 1, .name = what};
+	Object *object = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
 	bool good = object->parts > 0;
 	what = format(arena, "%s for %s", what, kind->target);
 	for (int k = 0; k < object->parts; k++) {

@@ -2,6 +2,29 @@
 // The code is that which train runs in memory; libraries and executables include the runtime.
 #include "tool.h"
 
+static const char *variant_name(const Program *program, int v)
+{
+	return target_machine(program->target[v])->name;
+}
+
+static void report(const Program *program, const char *out)
+{
+	const Session *session = program->session;
+	int kernels = program->object->kernels;
+	if (chosen(session, OPT_json)) {
+		json_t *targets = json_array();
+		for (int v = 0; v < program->variants; v++)
+			json_array_append_new(targets, json_string(variant_name(program, v)));
+		print_json(json_pack("{so si so ss}", "out", json_text(out), "kernels", kernels,
+		                     "targets", targets, "chosen", program->note));
+	} else if (!chosen(session, OPT_quiet)) {
+		printf("%s%s: %d kernels for", program->note, out, kernels);
+		for (int v = 0; v < program->variants; v++)
+			printf("%s %s", v ? "," : "", variant_name(program, v));
+		putchar('\n');
+	}
+}
+
 void verb_build(Session *session)
 {
 	const char *out = choice(session, OPT_out, NULL);
@@ -18,9 +41,5 @@ void verb_build(Session *session)
 	run_passes(program, PASS_object);
 	write_depfile(session, out);
 	write_program(program, out);
-	if (chosen(session, OPT_json))
-		print_json(json_pack("{so si ss}", "out", json_text(out), "kernels",
-		                     program->object->kernels, "chosen", program->note));
-	else if (!chosen(session, OPT_quiet))
-		printf("%s%s: %d kernels\n", program->note, out, program->object->kernels);
+	report(program, out);
 }

@@ -153,7 +153,7 @@ static Value outs_table(Gen *g, const Plan *plan)
 
 typedef struct Rows { // of an entry
 	Gen *g;
-	Table *literal; // constant -> its bytes in the object
+	Table *literal; // bytes of a constant -> those in the object
 	Values list;
 } Rows;
 
@@ -165,7 +165,7 @@ static void add_operand(Rows *rows, Values *operands, const Plan *plan, Location
 		never("an operand that is not in memory");
 	if (p.block == B_const) {
 		const Val *v = val(plan->graph, (Ref)p.offset);
-		uint64_t *cell = table_cell(rows->literal, &v, sizeof v);
+		uint64_t *cell = table_cell(rows->literal, v->data, (size_t)bytes_of(v));
 		if (!*cell)
 			*cell = (uintptr_t)literal_bytes(g, v->data, (size_t)bytes_of(v));
 		bytes = (Value)(uintptr_t)*cell;
@@ -289,10 +289,9 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 
 // ---- entries --------------------------------------------------------------------------
 
-static Value entries_table(Gen *g, int n, const Entry *entry)
+static Value entries_table(Gen *g, int n, const Entry *entry, Table *literal)
 {
 	Value *at = NEWS(g->arena, Value, n);
-	Table *literal = table_new(g->arena);
 	for (int i = 0; i < n; i++) {
 		const Plan *plan = entry[i].plan;
 		const Graph *graph = plan->graph;
@@ -334,32 +333,62 @@ static int64_t gradient_bytes(const Plan *plan)
 	return bytes;
 }
 
-void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t local)
+typedef struct Tables { // that variants share
+	int entries;
+	Value slots, name, note, labels;
+	Table *literal;
+} Tables;
+
+// Returns the table of a variant. `better`: that of the next.
+static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Value better)
 {
-	const Plan *plan = entry[0].plan;
+	const Plan *plan = code->entry[0].plan;
+	const Variant *variant = code->variant;
 	int64_t params = 0, state = 0;
-	for (int i = 0; i < n; i++) {
-		params = MAX(params, entry[i].plan->param_bytes);
-		state = MAX(state, entry[i].plan->state_bytes);
+	for (int i = 0; i < all->entries; i++) {
+		params = MAX(params, code->entry[i].plan->param_bytes);
+		state = MAX(state, code->entry[i].plan->state_bytes);
 	}
 	Value f[amos_model_FIELDS] = {
 	    [amos_model_abi] = number(g, AMOS_ABI),
-	    [amos_model_name] = text(g, options->name ? options->name : ""),
-	    [amos_model_target] = text(g, target_text(g->arena, options->target)),
-	    [amos_model_needs] = text(g, target_needs(g->arena, options->target)),
-	    [amos_model_slots] = slots_table(g, plan, options->weights),
+	    [amos_model_name] = all->name,
+	    [amos_model_target] = text(g, target_text(g->arena, variant->target)),
+	    [amos_model_needs] = text(g, target_needs(g->arena, variant->target)),
+	    [amos_model_slots] = all->slots,
 	    [amos_model_nslots] = number(g, plan->graph->slots.count),
-	    [amos_model_entries] = entries_table(g, n, entry),
-	    [amos_model_nentries] = number(g, n),
+	    [amos_model_entries] = entries_table(g, all->entries, code->entry, all->literal),
+	    [amos_model_nentries] = number(g, all->entries),
 	    [amos_model_params] = number(g, params),
 	    [amos_model_state] = number(g, state),
 	    [amos_model_gradients] = number(g, gradient_bytes(plan)),
-	    [amos_model_local] = number(g, local),
-	    [amos_model_note] = text(g, options->note ? options->note : ""),
-	    [amos_model_identity] = text(g, options->identity ? options->identity : ""),
-	    [amos_model_labels] = options->labels ? text(g, options->labels) : nothing(g),
+	    [amos_model_local] = number(g, code->local),
+	    [amos_model_note] = all->note,
+	    [amos_model_identity] = text(g, variant->identity ? variant->identity : ""),
+	    [amos_model_labels] = all->labels,
+	    [amos_model_better] = better,
 	};
-	Value model = LLVMAddGlobal(g->module, TYPE(g, amos_model), "amos_model");
-	LLVMSetInitializer(model, struct_of(g, amos_model_FIELDS, f));
-	LLVMSetGlobalConstant(model, 1);
+	return struct_of(g, amos_model_FIELDS, f);
+}
+
+void write_tables(Gen *g, int entries, int variants, const VariantCode *code,
+                  const EmitOptions *options)
+{
+	const Plan *plan = code[0].entry[0].plan;
+	Tables all = {.entries = entries,
+	              .slots = slots_table(g, plan, options->weights),
+	              .name = text(g, options->name ? options->name : ""),
+	              .note = text(g, options->note ? options->note : ""),
+	              .labels = text(g, options->labels),
+	              .literal = table_lent(g->arena)};
+	Value better = nothing(g);
+	for (int k = variants; k-- > 0;) {
+		const Plan *own = code[k].entry[0].plan;
+		for (int i = 0; i < plan->graph->slots.count; i++)
+			if (own->slot[i].offset != plan->slot[i].offset)
+				bug("slot %s differs among variants",
+				    plan->graph->slots.at[i].name);
+		Value table = write_model(g, &all, &code[k], better);
+		better = hidden(g, table, k ? "variant" : "amos_model");
+	}
+	LLVMSetLinkage(better, LLVMExternalLinkage); // that of the first
 }

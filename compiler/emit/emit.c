@@ -1,7 +1,7 @@
-// emit.c: emits one object for several plans, in threads.
+// emit.c: emits one object for several plans, each for one or several CPUs, in threads.
 // Input: plans with equal slot tables. Kernels with equal signatures are written once. Invariant:
-// the object depends on the plans and the target only, because kernels are numbered in the order of
-// the plans and compiled in batches by number.
+// the object depends on the plans and the targets only, because kernels are numbered in the order
+// of the plans and compiled in batches by number.
 #include "gen.h"
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -14,17 +14,20 @@
 
 // ---- kernels --------------------------------------------------------------------------
 
+typedef struct Batch { // what a module holds
+	const Target *target;
+	int first, end; // numbers of kernels
+	bool tables;
+} Batch;
+
 typedef struct Emitter {
 	Arena *arena;
-	const Target *target;
 	const EmitOptions *options;
-	int entries;
-	Entry *entry;
+	int entries, variants;
+	VariantCode *code;        // by variant
 	VEC(Signature *) kernels; // by number: that of its first use
-	int count;                // of kernels in the plans
-	int64_t local;            // bytes of local memory, the largest of all kernels
-	int batch, batches;       // kernels per module; modules
-	Part *part;               // by batch
+	VEC(Batch) batches;
+	Part *part; // by batch
 	atomic_int next;
 } Emitter;
 
@@ -156,29 +159,33 @@ typedef struct Compiler { // of one thread
 	Emitter *emitter;
 	Arena *arena;
 	LLVMContextRef context;
+	const Target *target; // of `machine`
 	LLVMTargetMachineRef machine;
 	Catch failure; // status 0: none
 } Compiler;
 
-// Compiles batch `batch` of kernels. The tables come last: in a module of their own, which other
-// threads need not wait for, if there are several batches.
-static void compile_batch(Compiler *c, int batch)
+static void compile_batch(Compiler *c, int number)
 {
 	Emitter *e = c->emitter;
-	const Target *t = e->target;
+	const Batch *batch = &e->batches.at[number];
+	const Target *t = batch->target;
 	LLVMContextRef context = c->context;
+	if (t != c->target) {
+		LLVMDisposeTargetMachine(c->machine);
+		c->machine = target_generator(t);
+		c->target = t;
+	}
 	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", context);
 	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c->machine);
 	LLVMSetTarget(module, t->triple);
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMDisposeTargetData(layout);
 	Gen g = gen_new(c->arena, t, module);
-	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
-	for (int k = first; k < end; k++)
+	for (int k = batch->first; k < batch->end; k++)
 		write_kernel(&g, e->kernels.at[k], k);
-	if (batch + 1 == e->batches)
-		write_tables(&g, e->entries, e->entry, e->options, e->local);
-	e->part[batch] = compile(c->arena, t, module, c->machine);
+	if (batch->tables)
+		write_tables(&g, e->entries, e->variants, e->code, e->options);
+	e->part[number] = compile(c->arena, t, module, c->machine);
 	LLVMDisposeBuilder(g.b);
 	LLVMDisposeModule(module);
 }
@@ -189,35 +196,48 @@ static void *compile_thread(void *context)
 	int batch;
 	if (TRY(c->failure))
 		return NULL;
-	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches)
+	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches.count)
 		compile_batch(c, batch);
 	catch_end(&c->failure);
 	return NULL;
 }
 
+// Divides the kernels among modules. Batches are small, so that every thread has work, and larger
+// in a large program: a module has to set up LLVM's passes, and its kernels share tiles. The tables
+// come last: in a module of their own, which other threads need not wait for, if there are several
+// batches.
+static void divide(Emitter *e)
+{
+	enum { LEAST = 4, MOST = 16, SHARES = 16 };
+	for (int v = 0; v < e->variants; v++) {
+		const VariantCode *code = &e->code[v];
+		const Target *t = code->variant->target;
+		int n = code->end - code->first, some = MAX(LEAST, MIN(MOST, n / SHARES));
+		some = t->text ? MAX(1, n) : some;
+		for (int k = code->first; k < code->end; k += some)
+			PUSH(e->arena, e->batches,
+			     ((Batch){t, k, MIN(k + some, code->end), false}));
+	}
+	if (e->batches.count != 1)
+		PUSH(e->arena, e->batches, ((Batch){.target = e->code[0].variant->target}));
+	e->batches.at[e->batches.count - 1].tables = true;
+	e->part = NEWS(e->arena, Part, e->batches.count);
+}
+
 // Compiles all batches in this thread and others: `threads` in all, or as many as the system
-// allows. Batches are small, so that every thread has work, and larger in a large program: a module
-// has to set up LLVM's passes, and its kernels share tiles. LLVM needs more stack than `ulimit -s`
-// may give. The parts are copied from the compilers' arenas to the caller's.
+// allows. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers'
+// arenas to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
-	enum { STACK = 8 << 20, LEAST = 4, MOST = 16, SHARES = 16 };
-	int some = MAX(LEAST, MIN(MOST, e->kernels.count / SHARES));
-	e->batch = e->target->text ? MAX(1, e->kernels.count) : some;
-	e->batches = (int)ceil_div(e->kernels.count, e->batch);
-	e->batches = e->batches > 1 ? e->batches + 1 : 1;
-	e->part = NEWS(e->arena, Part, e->batches + 1);
+	enum { STACK = 8 << 20 };
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	threads = MAX(1, MIN(threads, e->batches));
-	const Target *t = e->target;
+	threads = MAX(1, MIN(threads, e->batches.count));
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
-		c[i] = (Compiler){.emitter = e,
-		                  .arena = arena_new(),
-		                  .context = LLVMContextCreate(),
-		                  .machine = target_generator(t)};
+		c[i] =
+		    (Compiler){.emitter = e, .arena = arena_new(), .context = LLVMContextCreate()};
 	int started = 1;
 	pthread_attr_t attributes;
 	pthread_attr_init(&attributes);
@@ -232,7 +252,7 @@ static void compile_kernels(Emitter *e, int threads)
 	Catch *failure = NULL;
 	for (int i = 0; i < started; i++)
 		failure = c[i].failure.status ? &c[i].failure : failure;
-	for (int b = 0; b < e->batches && !failure; b++)
+	for (int b = 0; b < e->batches.count && !failure; b++)
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
 	for (int i = 0; i < threads; i++) {
 		LLVMDisposeTargetMachine(c[i].machine);
@@ -245,25 +265,32 @@ static void compile_kernels(Emitter *e, int threads)
 
 // ---- launches -------------------------------------------------------------------------
 
-static Entry plan_entry(Emitter *e, Table *known, const Plan *plan);
+typedef struct Coder { // of the launches of a variant
+	Emitter *emitter;
+	VariantCode *code;
+	Table *known; // signature -> 1 + number of the kernel
+} Coder;
+
+static Entry plan_entry(Coder *c, const Plan *plan);
 
 // Adds the launches of kernel k, or its loop, to the entry.
-static void add_launches(Emitter *e, Table *known, const int *writer, int k, Entry *entry)
+static void add_launches(Coder *c, const int *writer, int k, Entry *entry)
 {
+	Emitter *e = c->emitter;
 	const Kern *kern = &entry->plan->kerns.at[k];
 	if (kern->body) {
-		Entry body = plan_entry(e, known, kern->body);
+		Entry body = plan_entry(c, kern->body);
 		entry->launch[entry->n++] =
 		    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
 		return;
 	}
-	e->count++;
+	c->code->count++;
 	Signature *s = signature_new(e->arena, entry->plan, writer, k);
-	uint64_t *kernel = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
+	uint64_t *kernel = table_cell(c->known, s->bytes.at, (size_t)s->bytes.count);
 	if (!*kernel) {
 		PUSH(e->arena, e->kernels, s);
 		*kernel = (uint64_t)e->kernels.count;
-		e->local = MAX(e->local, kern->sched->local);
+		c->code->local = MAX(c->code->local, kern->sched->local);
 	}
 	int launches = 0, number = 0;
 	for (Stage stage = BEFORE; stage < STAGES; stage++)
@@ -280,16 +307,17 @@ static void add_launches(Emitter *e, Table *known, const int *writer, int k, Ent
 	}
 }
 
-static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
+static Entry plan_entry(Coder *c, const Plan *plan)
 {
-	int runs = run_count(plan), *writer = plan_writers(e->arena, plan), kernels = 0;
-	int(*of)[2] = take(e->arena, sizeof *of * (size_t)(plan->kerns.count + 1));
-	Entry entry = {.plan = plan, .launch = NEWS(e->arena, Launch, STAGES * runs)};
+	Arena *arena = c->emitter->arena;
+	int runs = run_count(plan), *writer = plan_writers(arena, plan), kernels = 0;
+	int(*of)[2] = take(arena, sizeof *of * (size_t)(plan->kerns.count + 1));
+	Entry entry = {.plan = plan, .launch = NEWS(arena, Launch, STAGES * runs)};
 	for (int run = 0; run < runs; run++) {
 		int k = run_kernel(plan, run);
 		if (k == kernels) {
 			of[k][0] = entry.n;
-			add_launches(e, known, writer, k, &entry);
+			add_launches(c, writer, k, &entry);
 			of[k][1] = entry.n;
 			kernels++;
 			continue;
@@ -302,6 +330,19 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 	return entry;
 }
 
+// Numbers the kernels of a variant, after those of the variants before it.
+static VariantCode plan_code(Emitter *e, const Variant *variant)
+{
+	VariantCode code = {.variant = variant,
+	                    .entry = NEWS(e->arena, Entry, e->entries),
+	                    .first = e->kernels.count};
+	Coder c = {e, &code, table_new(e->arena)};
+	for (int i = 0; i < e->entries; i++)
+		code.entry[i] = plan_entry(&c, variant->plan[i]);
+	code.end = e->kernels.count;
+	return code;
+}
+
 static double seconds_now(void)
 {
 	struct timespec t;
@@ -309,23 +350,24 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *options)
+Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
+             const EmitOptions *options)
 {
 	double start = seconds_now();
 	Emitter e = {.arena = arena,
-	             .target = options->target,
 	             .options = options,
-	             .entries = nplan,
-	             .entry = NEWS(arena, Entry, nplan)};
-	Table *known = table_new(arena);
+	             .entries = entries,
+	             .variants = variants,
+	             .code = NEWS(arena, VariantCode, variants)};
 	Object *object = NEW(arena, Object);
 	target_start();
-	for (int i = 0; i < nplan; i++)
-		e.entry[i] = plan_entry(&e, known, plan[i]);
+	for (int v = 0; v < variants; v++)
+		e.code[v] = plan_code(&e, &variant[v]);
+	divide(&e);
 	compile_kernels(&e, options->threads);
-	object->kernels = e.count;
+	object->kernels = e.code[0].count;
 	object->part = e.part;
-	object->parts = e.batches;
+	object->parts = e.batches.count;
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;
 	object->seconds = seconds_now() - start;

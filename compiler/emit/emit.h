@@ -9,13 +9,19 @@ typedef struct Target Target;
 // "cpu" (this machine), "cpu:NAME" or "NAME", "cuda:sm_90", or a triple; `mask` switches host
 // features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
+const char *target_here(Arena *); // the triple of this system
 bool target_runs_here(const Target *);
 bool target_writes_text(const Target *);
+// Returns the targets that an object for all CPUs of `t` has code for, from the one with the fewest
+// features on; `narrow`: it has products of types narrower than f32. One, unless `t` is a triple of
+// a system.
+int target_variants(Arena *, const Target *t, bool narrow, const Target *const **);
 // Returns the target's directory name among runtimes: x86_64-linux-gnu.
 const char *target_system(Arena *, const Target *);
-const Machine *target_machine(const Target *);     // the class that plans are made for
-const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
-const char *target_text(Arena *, const Target *);  // a description for users
+const Machine *target_machine(const Target *); // the class that plans are made for
+// Features of the CPU, "avx,avx2", and those that it must not have: "-amx-bf16".
+const char *target_needs(Arena *, const Target *);
+const char *target_text(Arena *, const Target *); // a description for users
 // The same without the features of its CPU that do not decide results; narrow: of products of types
 // narrower than f32.
 const char *target_kind(Arena *, const Target *, bool narrow);
@@ -29,23 +35,28 @@ typedef struct Object { // parts that refer to each other: one object when linke
 	int parts;
 	Part *part;
 	size_t count; // bytes of all parts
-	int kernels;  // in the plans
+	int kernels;  // in the plans of a variant
 	bool cached;  // not compiled: read from a file
 	double seconds;
 } Object;
 
-typedef struct EmitOptions {
+typedef struct Variant { // a program's code for one CPU
 	const Target *target;
-	int threads;          // compile threads; 0: one per core
-	const char *name;     // of the model
-	const char *note;     // the choices made, one per line, or NULL
-	const char *identity; // the model and the options; amos_model.identity
-	const char *labels;   // amos_model.labels; NULL: unknown
-	bool weights;         // put the slots' initial bytes into the object (ahead of time)
+	const char *identity; // the model and the options; amos_model.identity; NULL: none
+	Plan *const *plan;    // by entry
+} Variant;
+
+typedef struct EmitOptions {
+	int threads;        // compile threads; 0: one per core
+	const char *name;   // of the model
+	const char *note;   // the choices made, one per line, or NULL
+	const char *labels; // amos_model.labels; NULL: unknown
+	bool weights;       // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 
-// Emits one object for all the plans (entries), whose slot tables are equal.
-Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
+// Emits one object for all variants of a program of `entries` entries, from the CPU with the fewest
+// features to that with the most. All plans have equal tables of slots.
+Object *emit(Arena *, int entries, int variants, const Variant *, const EmitOptions *);
 
 // Returns a text that differs whenever the compiled code may, for equal plans and targets: of
 // amosc, LLVM and the math library; NULL: they do not say. compiler_id.c.

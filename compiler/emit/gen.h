@@ -165,6 +165,8 @@ struct Target {
 	bool text;     // assembly of one module, without the tables of the model
 	bool emulated; // GPU code on the host
 	bool bare;     // no system loads the code: it is linked to fixed addresses
+	bool generic;  // for all CPUs of its architecture
+	bool exact;    // only for CPUs without the features that its class excludes
 };
 
 // ---- values: at.c ---------------------------------------------------------------------
@@ -357,8 +359,15 @@ typedef struct Roles { // of a graph's values
 Roles roles_of(Arena *, const Graph *);
 const char *kern_role(const Roles *, const Plan *, const Kern *); // as abi.def lists
 
+typedef struct VariantCode {
+	const Variant *variant;
+	Entry *entry;
+	int first, end, count; // numbers of its kernels; kernels in its plans
+	int64_t local;         // bytes of local memory, the largest of all kernels
+} VariantCode;
+
 // abi.c: everything in the object but the kernels: amos_model and what it points to.
-void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t local);
+void write_tables(Gen *, int entries, int variants, const VariantCode *, const EmitOptions *);
 
 // Returns a Gen with the target's facts and LLVM's types, for a module of its context.
 Gen gen_new(Arena *, const Target *, LLVMModuleRef);

@@ -73,9 +73,11 @@ static const struct {
 } cpus[] = {
 #define CPU(name, triple, features) {name, triple, features},
 #define TRIPLE(...)
+#define VARIANT(...)
 #include "cpus.def"
 #undef CPU
 #undef TRIPLE
+#undef VARIANT
 };
 
 static const struct {
@@ -85,9 +87,23 @@ static const struct {
 } triples[] = {
 #define CPU(...)
 #define TRIPLE(first, last, pointer, cpu, features) {first, last, pointer, cpu, features},
+#define VARIANT(...)
 #include "cpus.def"
 #undef CPU
 #undef TRIPLE
+#undef VARIANT
+};
+
+static const struct {
+	const char *first, *cpu, *features;
+} variants[] = {
+#define CPU(...)
+#define TRIPLE(...)
+#define VARIANT(first, cpu, features) {first, cpu, features},
+#include "cpus.def"
+#undef CPU
+#undef TRIPLE
+#undef VARIANT
 };
 
 const char *cpu_names(Arena *arena)
@@ -167,10 +183,13 @@ static bool belongs(Arena *arena, const Target *t, const Machine *m)
 }
 
 // Returns the triple with all of its parts: without them, LLVM sees no system in
-// armv7-linux-gnueabihf, and no x32 in x86_64-linux-gnux32.
+// armv7-linux-gnueabihf, and no x32 in x86_64-linux-gnux32. The vendor decides nothing.
 static char *full_triple(Arena *arena, const char *triple)
 {
-	char *full = LLVMNormalizeTargetTriple(triple), *copy = copy_string(arena, full);
+	char *full = LLVMNormalizeTargetTriple(triple), *vendor = strchr(full, '-');
+	const char *system = vendor ? strchr(vendor + 1, '-') : NULL;
+	char *copy = system ? format(arena, "%.*s-unknown%s", (int)(vendor - full), full, system)
+	                    : copy_string(arena, full);
 	LLVMDisposeMessage(full);
 	return copy;
 }
@@ -200,14 +219,20 @@ Target *cpu_known(Arena *arena, const char *name, const char *triple, const char
 	return t;
 }
 
+const char *target_here(Arena *arena)
+{
+	char *triple = LLVMGetDefaultTargetTriple(), *copy = full_triple(arena, triple);
+	LLVMDisposeMessage(triple);
+	return copy;
+}
+
 Target *cpu_host(Arena *arena, const char *mask)
 {
-	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
-	char *features = LLVMGetHostCPUFeatures();
+	const char *triple = target_here(arena);
+	char *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
 	int k = triple_row(triple);
 	const char *all = format(arena, "%s,%s", k < 0 ? "" : triples[k].features, features);
 	Target *t = cpu_known(arena, "cpu", triple, cpu, all, mask);
-	LLVMDisposeMessage(triple);
 	LLVMDisposeMessage(cpu);
 	LLVMDisposeMessage(features);
 	return t;
@@ -244,6 +269,10 @@ const char *target_needs(Arena *arena, const Target *t)
 	for (int k = 0; k < COUNT(known); k++)
 		if (is_on(t->features, known[k]))
 			say(&needs, "%s%s", needs.count ? "," : "", known[k]);
+	const char *at = t->machine->features;
+	for (char *one; t->exact && (one = next_feature(arena, &at));)
+		if (*one == '-')
+			say(&needs, ",%s", one);
 	return needs.at;
 }
 
@@ -272,5 +301,24 @@ Target *cpu_of_triple(Arena *arena, const char *triple, const char *mask)
 	if (k < 0)
 		return NULL;
 	Target *t = cpu_known(arena, triple, triple, triples[k].cpu, triples[k].features, mask);
+	t->generic = true;
 	return is_elf(t, triples[k].pointer) ? t : NULL;
+}
+
+int target_variants(Arena *arena, const Target *t, bool narrow, const Target *const **to)
+{
+	const Target **all = NEWS(arena, const Target *, COUNT(variants) + 1);
+	int n = 1;
+	all[0] = t;
+	for (int k = 0; k < COUNT(variants) && t->generic && !t->bare; k++) {
+		if (!starts_with(t->triple, variants[k].first))
+			continue;
+		Target *v = cpu_known(arena, t->name, t->triple, variants[k].cpu,
+		                      variants[k].features, NULL);
+		v->exact = true;
+		if (narrow || !strcmp(v->machine->name, v->machine->plain))
+			all[n++] = v;
+	}
+	*to = all;
+	return n;
 }
