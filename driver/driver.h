@@ -81,6 +81,7 @@ typedef struct Session {  // a model file, and the options that it is compiled b
 	struct File *file;        // the parsed model; NULL: not read yet
 	const char *loss_trouble; // an error in --loss, next to those of the model; NULL: none
 	bool drawn;               // weights will be drawn, so running statistics do not fit them
+	bool several; // --bind may give a name several sizes, as batch_sizes() returns them
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------
@@ -106,6 +107,9 @@ int64_t choice_bytes(const Session *, OptionName, int64_t otherwise);
 
 // Sets the limits of --limit. Called once, before a file is read.
 void limit_cost(Session *);
+typedef VEC(int64_t) Sizes;
+// Returns the batch sizes in descending order if --bind gives several, else none.
+Sizes batch_sizes(const Session *);
 // Returns the model with every dimension bound, by --bind and by `data` (NULL: none). `random`: as
 // in a training step, with --bn and --dropout. `samples`: the batch size, set in the data too; 0:
 // --batch, or that of the data.
@@ -222,6 +226,7 @@ void cache_keep(const Session *, const Key *, const Object *);
 typedef struct Entry { // a function of a program: amos_entry
 	Unit unit;
 	int64_t samples; // in a batch, if fewer than in the program's; else 0
+	bool asked;      // by the user: it is an error if the model does not accept so few samples
 } Entry;
 
 typedef struct Program {
@@ -247,7 +252,8 @@ typedef struct Program {
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
 //               several batches make an update; gradient and update, if `apart`; with `weights`
-//               also run and eval:1; if it `runs` and no data are held out, no eval
+//               also run and eval:1, and eval:N and run:N for further batch sizes; if it `runs`
+//               and no data are held out, no eval
 //   evaluation  eval, eval:N
 //   others      run or grad
 Program *program_new(Session *, struct amos_data *);

@@ -74,7 +74,7 @@ const char *header_text(const Program *p, const char *prefix)
 	Header h = {.text = {.arena = arena}, .prefix = prefix, .taken = table_new(arena)};
 	Text *t = &h.text;
 	for (int i = 0; i < p->entries.count; i++)
-		if (!strcmp(p->entries.at[i].unit.name, "run"))
+		if (!outs && !strcmp(p->entries.at[i].unit.name, "run"))
 			outs = p->entries.at[i].unit.graph;
 	say(t, "/* %s_model, compiled from ", prefix);
 	say_name(t, basename(g->name));
@@ -83,6 +83,11 @@ const char *header_text(const Program *p, const char *prefix)
 	say(t, "#ifndef AMOS_MODEL_%s\n#define AMOS_MODEL_%s\n", prefix, prefix);
 	say(t,
 	    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* The model, for amos_open().\n *\n");
+	const Sizes sizes = batch_sizes(p->session);
+	for (int k = 0; k < sizes.count; k++)
+		say(t, k ? ", %lld" : " * Batch sizes, for amos_set_batch(): %lld",
+		    (long long)sizes.at[k]);
+	say(t, sizes.count ? "\n" : "");
 	say_slots(&h, g, S_input, "Inputs");
 	say(t, " * Outputs:\n");
 	for (int i = 0; outs && i < outs->outs.count; i++) {

@@ -151,6 +151,7 @@ void prepare_output(Program *p, const char *path)
 	bool gpu = target_writes_text(target_of(p->session));
 	p->weights = true;
 	p->apart = kind_of(path) != EXECUTABLE && !gpu;
+	p->session->several = p->apart;
 	p->variants =
 	    target_variants(p->session->arena, p->target[0], is_narrow(p->session), &p->target);
 }

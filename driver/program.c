@@ -42,7 +42,7 @@ static bool run_on_entry(Program *p, Entry *e, const Graph *pass(Program *, Entr
 		catch_end(&catch);
 		return true;
 	}
-	if (catch.status != STATUS_INPUT || !e->samples)
+	if (catch.status != STATUS_INPUT || !e->samples || e->asked)
 		fail_again(&catch);
 	free(catch.message);
 	return false;
@@ -72,6 +72,18 @@ static const Graph *read_fewer(Program *p, Entry *e)
 	return read_bound(p->session, p->data, false, e->samples)->graph;
 }
 
+static const char *fewer_name(Arena *arena, const char *name, int64_t samples)
+{
+	return format(arena, "%s:%lld", name, (long long)samples);
+}
+
+static Entry *add_fewer(Program *p, const char *name, int64_t samples)
+{
+	Entry *e = add_entry(p, fewer_name(work_arena(p->session), name, samples), NULL);
+	e->samples = samples;
+	return e;
+}
+
 // Adds entries that evaluate the samples after the last complete batch, and `least` samples (0:
 // none).
 static void read_rest(Program *p, int64_t least)
@@ -80,10 +92,14 @@ static void read_rest(Program *p, int64_t least)
 	int64_t batch = p->data ? p->data->batch : 0,
 	        sizes[] = {p->data ? amos_data_eval_samples(p->data) % batch : 0, least};
 	int first = p->entries.count;
+	const Sizes asked = batch_sizes(p->session);
+	for (int k = 1; k < asked.count; k++) {
+		add_fewer(p, "eval", asked.at[k])->asked = true;
+		add_fewer(p, "run", asked.at[k])->asked = true;
+	}
 	for (int k = 0; k < COUNT(sizes); k++)
-		if (sizes[k] && !(k && sizes[k] == sizes[0]))
-			add_entry(p, format(arena, "eval:%lld", (long long)sizes[k]), NULL)
-			    ->samples = sizes[k];
+		if (sizes[k] && !entry_named(p, fewer_name(arena, "eval", sizes[k])))
+			add_fewer(p, "eval", sizes[k]);
 	run_on_entries(p, first, read_fewer);
 	if (p->data)
 		p->data->batch = batch;
@@ -190,7 +206,7 @@ static const Graph *entry_loss(Program *p, Entry *e)
 	Arena *arena = work_arena(p->session);
 	const Graph *g = e->unit.graph;
 	const char *expr = choice(p->session, OPT_loss, NULL);
-	if (!strcmp(e->unit.name, "run"))
+	if (starts_with(e->unit.name, "run"))
 		return g;
 	if (p->cotangent)
 		return cotangent_pass(arena, g, p->cotangent);
@@ -457,10 +473,12 @@ static void pass_object(Program *p)
 		    .target = p->target[v],
 		    .identity = v ? identity_on(session, p->identity, p->target[v]) : p->identity,
 		    .plan = plans + v * n};
+	const Sizes sizes = batch_sizes(session);
 	EmitOptions emit_options = {.threads = (int)choice_count(session, OPT_threads, 0),
 	                            .name = basename(program_graph(p)->name),
 	                            .note = p->note,
 	                            .labels = p->labels,
+	                            .batch = sizes.count ? sizes.at[0] : 0,
 	                            .weights = p->weights};
 	p->object = emit(arena, n, p->variants, variants, &emit_options);
 }

@@ -162,7 +162,7 @@ static void read_entry(Program *p, Lexer *l)
 		if (p->next > PASS_memory)
 			verify_plan(unit.plan);
 	}
-	PUSH(l->arena, p->entries, ((Entry){unit, samples}));
+	PUSH(l->arena, p->entries, ((Entry){.unit = unit, .samples = samples}));
 }
 
 static void read_line(Program *p, Lexer *l, NamedEtas *etas)

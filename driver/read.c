@@ -22,20 +22,8 @@ typedef struct Reading { // the ReadOptions while they are collected
 	KnownList known;
 } Reading;
 
-// Fails if the option gives the name another number, too.
-static void check_once(const Session *session, OptionName option, const Binds *pairs, Bind pair)
-{
-	for (int i = 0; i < pairs->count; i++)
-		if (!strcmp(pairs->at[i].name, pair.name) && pairs->at[i].size != pair.size)
-			bad_usage(session,
-			          format(session->arena,
-			                 "--%s: '%s' is given twice, as %lld and %lld",
-			                 options[option].name, pair.name,
-			                 (long long)pairs->at[i].size, (long long)pair.size));
-}
-
 // Returns the pairs of an option whose values are lists NAME=N,NAME=N with N at least 1.
-static Binds pairs_of(const Session *session, OptionName option)
+static Binds all_pairs(const Session *session, OptionName option)
 {
 	Binds pairs = {0};
 	for (int i = 0; i < session->choices.count; i++) {
@@ -53,12 +41,70 @@ static Binds pairs_of(const Session *session, OptionName option)
 				                 options[option].name, options[option].argument,
 				                 c->value));
 			char *name = format(session->arena, "%.*s", (int)(equal - list), list);
-			Bind pair = {name, size};
-			check_once(session, option, &pairs, pair);
-			PUSH(session->arena, pairs, pair);
+			PUSH(session->arena, pairs, ((Bind){name, size}));
 		}
 	}
 	return pairs;
+}
+
+// Returns the pairs, of those with the same name the largest. Fails if they differ, unless they are
+// batch sizes.
+static Binds pairs_of(const Session *session, OptionName option)
+{
+	const Binds all = all_pairs(session, option);
+	Binds largest = {0};
+	for (int i = 0; i < all.count; i++) {
+		Bind *pair = &all.at[i];
+		int k = amos_index(pair->name, largest.at, largest.count, sizeof *largest.at);
+		if (k < 0) {
+			PUSH(session->arena, largest, *pair);
+			continue;
+		}
+		Bind *before = &largest.at[k];
+		if (pair->size != before->size && !(session->several && option == OPT_bind))
+			bad_usage(session, format(session->arena,
+			                          "--%s: '%s' is given twice, as %lld and %lld",
+			                          options[option].name, pair->name,
+			                          (long long)before->size, (long long)pair->size));
+		before->size = MAX(before->size, pair->size);
+	}
+	return largest;
+}
+
+static int descending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x < y) - (x > y);
+}
+
+Sizes batch_sizes(const Session *session)
+{
+	const Binds all = all_pairs(session, OPT_bind), largest = pairs_of(session, OPT_bind);
+	Sizes sizes = {0};
+	const char *name = NULL;
+	for (int i = 0; i < all.count; i++) {
+		const Bind *pair = &all.at[i];
+		int k = amos_index(pair->name, largest.at, largest.count, sizeof *largest.at);
+		if (pair->size == largest.at[k].size)
+			continue;
+		if (!name)
+			PUSH(session->arena, sizes, largest.at[k].size);
+		if (name && strcmp(name, pair->name))
+			bad_usage(session, format(session->arena,
+			                          "--bind: only the batch may have several sizes, "
+			                          "found them for '%s' and '%s'",
+			                          name, pair->name));
+		name = pair->name;
+		PUSH(session->arena, sizes, pair->size);
+	}
+	if (sizes.count)
+		qsort(sizes.at, (size_t)sizes.count, sizeof *sizes.at, descending);
+	int kept = 0;
+	for (int i = 0; i < sizes.count; i++)
+		if (!i || sizes.at[i] != sizes.at[i - 1])
+			sizes.at[kept++] = sizes.at[i];
+	sizes.count = kept;
+	return sizes;
 }
 
 void limit_cost(Session *session)
@@ -317,10 +363,24 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 				bind_axis(r, from.at[i], a, inputs.at[i].dim[a]);
 }
 
-// Returns the options, with sizes from the data or, for the first axis of each input, `batch`.
-static Reading read_sizes(Session *session, struct amos_data *data, bool random, int64_t batch)
+// Sets the size of those dimensions that --bind names and that are the first axis of an input.
+static void bind_samples(Reading *r, int64_t samples)
 {
-	Reading r = read_choices(session, random);
+	const Model *listed = read_with(r, true);
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		const char *symbol = in->rank > 0 && in->dim[0].name ? in->dim[0].name : "";
+		const char *numbered = format(r->session->arena, "%s:0", in->name);
+		for (int k = 0; k < r->binds.count && in->rank > 0; k++)
+			if (!strcmp(r->binds.at[k].name, symbol) ||
+			    !strcmp(r->binds.at[k].name, numbered))
+				r->binds.at[k].size = samples;
+	}
+}
+
+// Returns the options, with sizes from the data or, for the first axis of each input, `batch`.
+static Reading read_sizes(Reading r, struct amos_data *data, int64_t batch)
+{
 	if (data)
 		bind_by_data(&r, data);
 	if (data || !batch)
@@ -338,11 +398,12 @@ static Reading read_sizes(Session *session, struct amos_data *data, bool random,
 	return r;
 }
 
-static bool has_dimension(Session *session, const Model *model, const char *name)
+// True if an axis of an input, from number `from` on, has the name.
+static bool has_dimension(Session *session, const Model *model, const char *name, int from)
 {
 	for (int i = 0; i < model->inputs.count; i++) {
 		const Input *in = &model->inputs.at[i];
-		for (int a = 0; a < in->rank; a++) {
+		for (int a = from; a < in->rank; a++) {
 			const char *symbol = in->dim[a].name ? in->dim[a].name : "";
 			bool part = is_formula(symbol) && strstr(symbol, name);
 			if (part || !strcmp(symbol, name) ||
@@ -355,18 +416,29 @@ static bool has_dimension(Session *session, const Model *model, const char *name
 
 static void check_binds(Session *session, const Model *model)
 {
-	const Binds binds = pairs_of(session, OPT_bind);
+	const Binds binds = pairs_of(session, OPT_bind), all = all_pairs(session, OPT_bind);
 	for (int i = 0; i < binds.count; i++)
-		if (!has_dimension(session, model, binds.at[i].name))
+		if (!has_dimension(session, model, binds.at[i].name, 0))
 			fail("--bind", "no input has a dimension '%s'", binds.at[i].name);
+	for (int i = 0; i < all.count; i++) {
+		const char *name = all.at[i].name;
+		int k = amos_index(name, binds.at, binds.count, sizeof *binds.at);
+		if (all.at[i].size != binds.at[k].size && has_dimension(session, model, name, 1))
+			fail("--bind",
+			     "'%s' has several sizes, but is not the batch, which is the first "
+			     "axis of inputs",
+			     name);
+	}
 }
 
 Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t samples)
 {
 	if (data && samples)
 		data->batch = samples;
-	const Reading r = read_sizes(session, data, random,
-	                             samples ? samples : choice_count(session, OPT_batch, 0));
+	Reading r = read_choices(session, random);
+	if (samples)
+		bind_samples(&r, samples);
+	r = read_sizes(r, data, samples ? samples : choice_count(session, OPT_batch, 0));
 	Model *model = read_with(&r, false);
 	check_binds(session, model);
 	return model;
@@ -410,7 +482,8 @@ Model *list_model(Session *session)
 Model *read_standing(Session *session, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	Reading r = read_sizes(session, data, random, choice_count(session, OPT_batch, 0));
+	Reading r = read_choices(session, random);
+	r = read_sizes(r, data, choice_count(session, OPT_batch, 0));
 	Model *model = NULL;
 	const char *failure;
 	if (chosen(session, OPT_bind))

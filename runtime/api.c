@@ -2,6 +2,7 @@
 #include "rt.h"
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +52,17 @@ bool amos_list_slots(struct amos *m)
 	return true;
 }
 
+// Returns the entry for the batch size of the instance; NULL: none.
+static const struct amos_entry *entry_named(const struct amos *m, const char *name)
+{
+	char fewer[64];
+	snprintf(fewer, sizeof fewer, "%s:%lld", name, (long long)m->samples);
+	return amos_find_entry(m->model, m->samples ? fewer : name);
+}
+
 static const struct amos_entry *outputs_of(const struct amos *m)
 {
-	return amos_find_entry(m->model, "run");
+	return entry_named(m, "run");
 }
 
 // Returns output i of the model, among those of the entry that computes them.
@@ -172,7 +181,12 @@ static int check_inputs(const struct amos *m, const struct amos_entry *entry)
 
 static int call(struct amos *m, const char *name, double *loss)
 {
-	const struct amos_entry *entry = amos_find_entry(m->model, name);
+	const struct amos_entry *entry = entry_named(m, name);
+	if (!entry && m->samples)
+		return amos_fail(AMOS_USAGE,
+		                 "%s: compiled without '%s' of %lld samples" HELP
+		                 "the largest batch is for training: amos_set_batch(m, 0)",
+		                 m->model->name, name, (long long)m->samples);
 	if (!entry)
 		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, name);
 	int status = check_inputs(m, entry);
@@ -182,6 +196,19 @@ static int call(struct amos *m, const char *name, double *loss)
 	if (!status && loss)
 		*loss = amos_metric(m, "loss");
 	return status;
+}
+
+int amos_set_batch(struct amos *m, int64_t n)
+{
+	int64_t before = m->samples;
+	m->samples = n == m->model->batch ? 0 : n;
+	if (!m->samples || entry_named(m, "run"))
+		return AMOS_DONE;
+	m->samples = before;
+	return amos_fail(AMOS_USAGE,
+	                 "%s: compiled without batches of %lld" HELP
+	                 "give amosc build --bind NAME=N for each size",
+	                 m->model->name, (long long)n);
 }
 
 int amos_forward(struct amos *m)

@@ -124,6 +124,7 @@ struct amos { // an open model, to be read only
 	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
 	const struct amos_entry *entry;       // the entry that is running
 	struct amos_pool *pool;
+	int64_t samples;               // of amos_set_batch(); 0: the largest batch
 	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
 	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
 	int64_t *slots;                // by kind and number; -1: a gradient that there is not

@@ -195,6 +195,29 @@ static void check_setup(const struct amos_model *model)
 	amos_close(own);
 }
 
+/* A smaller batch is the first samples of the inputs, for inference alone. */
+static void check_sizes(const struct amos_model *model)
+{
+	struct amos *m = opened(model, NULL);
+	double all, loss;
+	float whole[3], *row;
+	int i;
+	CHECK(!amos_forward(m) && !amos_evaluate(m, &all));
+	memcpy(whole, amos_values(m, AMOS_OUTPUTS, 0), sizeof whole);
+	CHECK(amos_set_batch(m, 3) == AMOS_USAGE && strstr(amos_error(), "batches of 3"));
+	CHECK(amos_shape(m, AMOS_OUTPUTS, 0)[0] == 4);
+	CHECK(!amos_set_batch(m, 1) && amos_shape(m, AMOS_OUTPUTS, 0)[0] == 1);
+	CHECK(!amos_forward(m) && amos_count(m, AMOS_OUTPUTS) == 1);
+	row = (float *)amos_values(m, AMOS_OUTPUTS, 0);
+	for (i = 0; i < 3; i++)
+		CHECK(fabsf(row[i] - whole[i]) < 1e-6f);
+	CHECK(!amos_evaluate(m, &loss) && loss != all && loss == amos_metric(m, "loss"));
+	CHECK(amos_step(m, NULL) == AMOS_USAGE && amos_gradient(m, NULL) == AMOS_USAGE);
+	CHECK(!amos_set_batch(m, 4) && !amos_evaluate(m, &loss) && loss == all);
+	CHECK(!amos_set_batch(m, 1) && !amos_set_batch(m, 0) && !amos_step(m, NULL));
+	amos_close(m);
+}
+
 /* Returns the number of mappings, which has no noise as the resident pages have. */
 static long mappings(void)
 {
@@ -244,6 +267,7 @@ int main(int argc, char **argv)
 	const struct amos_model *models[] = {&first_model, &second_model};
 	int k, i;
 	check_layout();
+	check_sizes(&second_model);
 	if (argc > 1)
 		check_leaks(&first_model);
 	for (k = 0; k < 2; k++) {

@@ -49,6 +49,9 @@ int main()
 	CHECK(a.rate() == 0.5 && status_of([&] { a.set_rate(-1); }) == AMOS_INPUT);
 	a.restore(kept);
 	CHECK(a.store() == kept && a.rate() == 1 && a.block(AMOS_PARAMETERS).size() > 0);
+	other.set_batch(1);
+	other.forward();
+	CHECK(other.shape(AMOS_OUTPUTS, "logits")[0] == 1 && status_of([&] { other.set_batch(3); }) == AMOS_USAGE);
 	first::trainer moved(std::move(a));
 	moved.forward();
 	CHECK(moved.values<float>(AMOS_OUTPUTS, "logits").size() == 6 && !a.get());

@@ -90,6 +90,9 @@ program outputs
 
   call a%set_rate(0.5_c_double)
   call check(a%rate() == 0.5, 'rate')
+  call a%set_batch(0)
+  call a%set_batch(3, status)
+  if (status /= amos_usage) error stop 'set_batch'
   call a%set_rate(-1.0_c_double, status)
   call check(status == amos_input .and. a%rate() == 0.5, 'a negative rate')
 

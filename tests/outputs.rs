@@ -50,6 +50,7 @@ fn check() -> Result<(), Error> {
     a.forward()?;
     assert!(a.values::<f32>(Kind::Outputs, "logits")?.len() == 6 && a.output_shape("logits")? == [2, 3]);
     assert!(other.evaluate().expect("second") > 0.0);
+    assert!(other.set_batch(1).is_ok() && other.evaluate().is_ok() && other.set_batch(3).is_err());
 
     a.set_rate(0.5)?;
     assert!(a.set_rate(-1.0).is_err() && a.rate() == 0.5);

@@ -335,6 +335,7 @@ static int64_t gradient_bytes(const Plan *plan)
 
 typedef struct Tables { // that variants share
 	int entries;
+	int64_t batch;
 	Value slots, name, note, labels;
 	Table *literal;
 } Tables;
@@ -365,6 +366,7 @@ static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Val
 	    [amos_model_note] = all->note,
 	    [amos_model_identity] = text(g, variant->identity ? variant->identity : ""),
 	    [amos_model_labels] = all->labels,
+	    [amos_model_batch] = number(g, all->batch),
 	    [amos_model_better] = better,
 	};
 	return struct_of(g, amos_model_FIELDS, f);
@@ -375,6 +377,7 @@ void write_tables(Gen *g, int entries, int variants, const VariantCode *code,
 {
 	const Plan *plan = code[0].entry[0].plan;
 	Tables all = {.entries = entries,
+	              .batch = options->batch,
 	              .slots = slots_table(g, plan, options->weights),
 	              .name = text(g, options->name ? options->name : ""),
 	              .note = text(g, options->note ? options->note : ""),

@@ -51,6 +51,7 @@ typedef struct EmitOptions {
 	const char *name;   // of the model
 	const char *note;   // the choices made, one per line, or NULL
 	const char *labels; // amos_model.labels; NULL: unknown
+	int64_t batch;      // amos_model.batch
 	bool weights;       // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 

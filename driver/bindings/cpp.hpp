@@ -109,6 +109,7 @@ class instance {
 		return view<float>(static_cast<float *>(data), bytes / sizeof(float));
 	}
 
+	void set_batch(int64_t samples) { need(amos_set_batch(m, samples)); }
 	void forward() { need(amos_forward(m)); }
 	double evaluate() { return loss_of(amos_evaluate); }
 	double step() { return loss_of(amos_step); }

@@ -47,6 +47,7 @@ module @ID@
     procedure :: gradient => @ID@_gradient
     procedure :: update => @ID@_update
     procedure :: steps => @ID@_steps
+    procedure :: set_batch => @ID@_set_batch ! samples of forward and evaluate; 0: the largest batch
     procedure :: rate => @ID@_rate       ! the factor of the step size, 1 at first
     procedure :: set_rate => @ID@_set_rate
     procedure :: metric => @ID@_metric   ! NaN: there is none
@@ -201,6 +202,11 @@ module @ID@
       import
       type(c_ptr), value :: m
       real(c_double), value :: factor
+    end function
+    integer(c_int) function amos_set_batch(m, n) bind(c)
+      import
+      type(c_ptr), value :: m
+      integer(c_int64_t), value :: n
     end function
     real(c_double) function amos_metric(m, name) bind(c)
       import
@@ -366,6 +372,14 @@ contains
     integer, intent(out), optional :: status
     if (@ID@_is_closed(model, status)) return
     call @ID@_end(model, amos_set_rate(model%m, factor), status)
+  end subroutine
+
+  subroutine @ID@_set_batch(model, samples, status)
+    class(@ID@_trainer), intent(inout) :: model
+    integer, intent(in) :: samples
+    integer, intent(out), optional :: status
+    if (@ID@_is_closed(model, status)) return
+    call @ID@_end(model, amos_set_batch(model%m, int(samples, c_int64_t)), status)
   end subroutine
 
   real(c_double) function @ID@_metric(model, name) result(metric)

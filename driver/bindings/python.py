@@ -30,7 +30,7 @@ for _name, _result, _arguments in [
         ("count", _i64, [_pointer, ctypes.c_int]), ("name", _text, _array), ("type", ctypes.c_int, _array),
         ("rank", _i64, _array), ("shape", ctypes.POINTER(_i64), _array), ("bytes", _i64, _array),
         ("values", _pointer, _array), ("block", _pointer, [_pointer, ctypes.c_int, ctypes.POINTER(_i64)]),
-        ("forward", ctypes.c_int, [_pointer]), ("update", ctypes.c_int, [_pointer]), ("steps", _i64, [_pointer]),
+        ("set_batch", ctypes.c_int, [_pointer, _i64]), ("forward", ctypes.c_int, [_pointer]), ("update", ctypes.c_int, [_pointer]), ("steps", _i64, [_pointer]),
         ("evaluate", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
@@ -104,6 +104,11 @@ class Trainer:
         loss = ctypes.c_double()
         _need(call(self._m, ctypes.byref(loss)))
         return loss.value
+
+    def set_batch(self, samples):
+        """Sets how many samples forward() and evaluate() take; 0: the largest batch. outputs are new."""
+        _need(_lib.amos_set_batch(self._m, samples))
+        self.outputs = self._arrays(_kinds.index("outputs"))
 
     def forward(self):
         _need(_lib.amos_forward(self._m))
