@@ -18,6 +18,7 @@ typedef struct Reading { // the ReadOptions while they are collected
 	bool random;         // as in a training step
 	int64_t batch, size; // placeholders for open dimensions: the first axis, the others
 	Binds binds;
+	Binds values; // of --bind
 	VEC(const char *) freeze;
 	KnownList known;
 } Reading;
@@ -124,6 +125,7 @@ void limit_cost(Session *session)
 static Reading read_choices(Session *session, bool random)
 {
 	Reading r = {.session = session, .random = random, .binds = pairs_of(session, OPT_bind)};
+	r.values = r.binds;
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
 		if (c->option == OPT_freeze)
@@ -267,6 +269,8 @@ static Model *read_with(const Reading *r, bool list)
 	const ReadOptions options = {
 	    .nbind = r->binds.count,
 	    .bind = r->binds.at,
+	    .nvalue = r->values.count,
+	    .value = r->values.at,
 	    .nfreeze = r->freeze.count,
 	    .freeze = r->freeze.at,
 	    .statistics = statistics(session, r->random),
@@ -311,6 +315,20 @@ static bool is_for(const Known *known, const Input *in)
 	return !after || (after == '#' && in->sequence);
 }
 
+// True if --bind gives the input a number, and no dimension is called so: it takes no data.
+static bool has_value(const Reading *r, const Model *listed, const Input *input)
+{
+	bool found = false, one = !is_float(input->type) && input->rank <= 1;
+	for (int i = 0; one && i < r->values.count; i++)
+		found |= !strcmp(r->values.at[i].name, input->name);
+	for (int i = 0; i < listed->inputs.count; i++)
+		for (int a = 0; found && a < listed->inputs.at[i].rank; a++) {
+			const char *name = listed->inputs.at[i].dim[a].name;
+			found = !name || strcmp(name, input->name);
+		}
+	return found;
+}
+
 static void bind_by_data(Reading *r, struct amos_data *data)
 {
 	Arena *arena = r->session->arena;
@@ -332,6 +350,8 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 			to.dim[a] = in->dim[a].size;
 			to.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
 		}
+		if (has_value(r, listed, in))
+			continue;
 		PUSH(arena, names, in->name);
 		for (int k = 0; k < r->known.count; k++)
 			if (is_for(&r->known.at[k], in))
@@ -414,16 +434,27 @@ static bool has_dimension(Session *session, const Model *model, const char *name
 	return false;
 }
 
+static bool has_input(const Model *model, const char *name)
+{
+	bool found = false;
+	for (int i = 0; i < model->inputs.count; i++)
+		found |= !strcmp(model->inputs.at[i].name, name);
+	return found;
+}
+
 static void check_binds(Session *session, const Model *model)
 {
 	const Binds binds = pairs_of(session, OPT_bind), all = all_pairs(session, OPT_bind);
 	for (int i = 0; i < binds.count; i++)
-		if (!has_dimension(session, model, binds.at[i].name, 0))
+		if (!has_input(model, binds.at[i].name) &&
+		    !has_dimension(session, model, binds.at[i].name, 0))
 			fail("--bind", "no input has a dimension '%s'", binds.at[i].name);
 	for (int i = 0; i < all.count; i++) {
 		const char *name = all.at[i].name;
 		int k = amos_index(name, binds.at, binds.count, sizeof *binds.at);
-		if (all.at[i].size != binds.at[k].size && has_dimension(session, model, name, 1))
+		bool several = all.at[i].size != binds.at[k].size;
+		if (several && (has_dimension(session, model, name, 1) ||
+		                !has_dimension(session, model, name, 0)))
 			fail("--bind",
 			     "'%s' has several sizes, but is not the batch, which is the first "
 			     "axis of inputs",
@@ -439,9 +470,9 @@ Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t
 	if (samples)
 		bind_samples(&r, samples);
 	r = read_sizes(r, data, samples ? samples : choice_count(session, OPT_batch, 0));
-	Model *model = read_with(&r, false);
-	check_binds(session, model);
-	return model;
+	if (chosen(session, OPT_bind))
+		check_binds(session, read_with(&r, true));
+	return read_with(&r, false);
 }
 
 // Reads the model with placeholders for open dimensions. One computed from others gets a

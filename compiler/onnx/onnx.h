@@ -32,6 +32,10 @@ typedef enum Precision { // that floats are computed in
 typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
+	// Numbers for integer inputs of one element, which become constants, unless a dimension has
+	// the name. Such an input is no slot of the graph.
+	int nvalue;
+	const Bind *value;
 	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
 	const char *const *freeze;
 	Statistics statistics;

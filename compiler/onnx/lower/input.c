@@ -167,6 +167,34 @@ static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *sha
 	return put_cast(r->g, x, working);
 }
 
+// Returns the number that the options give to an input; NULL: none, or it is a dimension's.
+static const Bind *bound_value(const Reader *r, const char *name)
+{
+	for (int i = 0; i < r->model->inputs.count; i++)
+		for (int a = 0; a < r->model->inputs.at[i].rank; a++) {
+			const char *dimension = r->model->inputs.at[i].dim[a].name;
+			if (dimension && !strcmp(dimension, name))
+				return NULL;
+		}
+	for (int i = 0; i < r->options->nvalue; i++)
+		if (!strcmp(r->options->value[i].name, name))
+			return &r->options->value[i];
+	return NULL;
+}
+
+static Ref bound_input(Reader *r, const Input *in, const Shape *shape, int64_t value)
+{
+	Elem working = (Elem)working_type(elems[in->type].onnx);
+	if (is_float(in->type) || count_of(shape) != 1)
+		fail(r->model->path, "input '%s' is %s; a number is bound to an integer alone",
+		     in->name, shape_text(r->arena, in->type, shape));
+	Ref x = put_cast(r->g, put_i64(r->g, value), in->type);
+	if (const_int_at(val(r->g, x), 0) != value)
+		fail(r->model->path, "input '%s' is %s; %lld is outside of its range", in->name,
+		     shape_text(r->arena, in->type, shape), (long long)value);
+	return put_cast(r->g, put_reshape(r->g, x, *shape), working);
+}
+
 void add_input(Reader *r, NameScope *top, const Input *in)
 {
 	Value v = {.onnx = in->onnx};
@@ -195,7 +223,9 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 		if (!is_countable(&shape))
 			fail(r->model->path, "input '%s' has more than 2^%d elements", in->name,
 			     SIZE_BITS);
-		v.ref = input_tensor(r, in->name, in->type, &shape);
+		const Bind *bound = bound_value(r, in->name);
+		v.ref = bound ? bound_input(r, in, &shape, bound->size)
+		              : input_tensor(r, in->name, in->type, &shape);
 	}
 	bind_name(r, top, in->name, v);
 }

@@ -32,7 +32,9 @@ void refuse_computed(const Call *c, Ref x, const char *what)
 {
 	stand_for(c->r, x);
 	unsupported_node(
-	    c, "export with fixed sizes, or give the inputs it comes from as initializers",
+	    c,
+	    "export with fixed sizes, or give the inputs it comes from as initializers or, if they "
+	    "are integers, by --bind",
 	    "%s is computed from data; expected a constant", what);
 }
 

@@ -327,3 +327,17 @@ weights = [wave("w1", 40, 96), wave("w2", 96, 96), wave("w3", 96, 5),
            numpy_helper.from_array(np.ones(96, "f"), "scale"), numpy_helper.from_array(np.zeros(96, "f"), "bias")]
 graph = helper.make_graph(nodes, "products", [value("x", F, ["n", 40])], [value("logits", F, ["n", 5])], weights)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "products.onnx")
+
+# A head per rate, chosen by an input; the heads differ in size.
+RATES = """<ir_version: 8, opset_import: ["": 17]>
+rates (float[n, 4] x, int64 rate) => (float[n, k] y)
+<float[4, 3] low = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.125, -0.5, 1.0, 0.75, 0.25, -0.125},
+ float[4, 2] high = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.125, -0.5}, int64 eight = {8}>
+{
+  is_low = Equal(rate, eight)
+  y = If (is_low) <
+    then_branch = lows () => (float[n, 3] a) { a = MatMul(x, low) },
+    else_branch = highs () => (float[n, 2] b) { b = MatMul(x, high) }
+  >
+}"""
+save(parser.parse_model(RATES), "rates.onnx")
