@@ -1,38 +1,52 @@
 // walk.c: visits the files of a directory in byte order of names, so the same files come in the
-// same order everywhere.
+// same order everywhere. (glibc's fts_open() crashes when memory runs out.)
 #include "rt.h"
-#include <errno.h>
-#include <fts.h>
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-	return strcmp((*a)->fts_name, (*b)->fts_name);
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_inside(const struct dirent *entry)
+{
+	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+}
+
+// Links to directories are not followed, since they may form cycles.
+static int visit_entry(const char *folder, const char *name, amos_visit *visit, void *context)
+{
+	size_t length = strlen(folder);
+	char *path;
+	if (asprintf(&path, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/",
+	             name) < 0)
+		return amos_no_memory(folder);
+	struct stat about;
+	int status = lstat(path, &about) ? amos_fail_errno("read", path) : AMOS_DONE;
+	bool link = !status && S_ISLNK(about.st_mode);
+	if (!status && S_ISDIR(about.st_mode))
+		status = amos_walk(path, visit, context);
+	else if (!status && (!link || !stat(path, &about)) && S_ISREG(about.st_mode) &&
+	         about.st_size)
+		status = visit(context, path);
+	free(path);
+	return status;
 }
 
 int amos_walk(const char *path, amos_visit *visit, void *context)
 {
-	char *paths[] = {(char *)path, NULL};
-	FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
-	if (!walk)
-		return amos_fail_errno("read", path);
-	int status = AMOS_DONE;
-	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
-		// Links to directories are not followed, since they may form cycles.
-		struct stat about = *entry->fts_statp;
-		bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
-		bool file = entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode));
-		if (file && about.st_size)
-			status = visit(context, entry->fts_accpath);
-		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
-			errno = entry->fts_errno;
-			status = amos_fail_errno("read", entry->fts_path);
-		}
+	struct dirent **list = NULL;
+	int n = scandir(path, &list, is_inside, by_name);
+	int status = n < 0 ? amos_fail_errno("read", path) : AMOS_DONE;
+	for (int i = 0; i < n; i++) {
+		if (!status)
+			status = visit_entry(path, list[i]->d_name, visit, context);
+		free(list[i]);
 	}
-	if (!status && errno)
-		status = amos_fail_errno("read", path);
-	fts_close(walk);
+	free(list);
 	return status;
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
 #include <zlib.h>
 
@@ -145,6 +146,11 @@ static int words(void)
 	return read_data("x=text:letters:words");
 }
 
+static int recordings(void)
+{
+	return read_data("x=windows(classes(windows(wav:clips; 1)); 3)");
+}
+
 static int train(void)
 {
 	char *argv[] = {"leaks", "train"};
@@ -173,10 +179,11 @@ static int train(void)
 static const struct {
 	const char *name;
 	int (*run)(void);
-} cases[] = {{"save", save}, {"load", load},   {"write", write_arrays},
-             {"npy", npy},   {"npz", npz},     {"safetensors", safetensors},
-             {"csv", csv},   {"jsonl", jsonl}, {"gz", gz},
-             {"text", text}, {"words", words}, {"train", train}};
+} cases[] = {{"save", save},  {"load", load},   {"write", write_arrays},
+             {"npy", npy},    {"npz", npz},     {"safetensors", safetensors},
+             {"csv", csv},    {"jsonl", jsonl}, {"gz", gz},
+             {"text", text},  {"words", words}, {"wav", recordings},
+             {"train", train}};
 
 static void make_files(void)
 {
@@ -199,6 +206,15 @@ static void make_files(void)
 	unsigned char idx[12 + 12] = {0, 0, 8, 2, 0, 0, 0, 4, 0, 0, 0, 3};
 	gzFile gz = gzopen("a.idx.gz", "wb");
 	CHECK(gzwrite(gz, idx, sizeof idx) == sizeof idx && !gzclose(gz), "a.idx.gz");
+	static const unsigned char header_of[44] =
+	    "RIFF\60\0\0\0WAVEfmt \20\0\0\0\1\0\1\0\100\37\0\0\200\76\0\0\2\0\20\0data\14\0\0";
+	unsigned char wav[44 + 12] = {0};
+	memcpy(wav, header_of, 44);
+	mkdir("clips", 0777);
+	mkdir("clips/a", 0777);
+	mkdir("clips/b", 0777);
+	write_file("clips/a/1.wav", wav, sizeof wav);
+	write_file("clips/b/1.wav", wav, sizeof wav);
 	write_file("letters", "aabbccddeeff", 12);
 	write_file("words", "a\nb\nc\nd\ne\nf\n", 12);
 	CHECK(!amos_open_slots(&mock_line, 1, 0, NULL, NULL, &line) && !save() &&
