@@ -183,6 +183,39 @@ AMOS_API int64_t amos_checkpoint_bytes(const struct amos *m);
 AMOS_API int amos_store(const struct amos *m, void *to, int64_t bytes);
 AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
 
+/* ---- training on files ---------------------------------------------------------------- */
+
+/* How a training stands. NaN: there is none. */
+struct amos_progress {
+	size_t size;                     /* of this struct in the runtime, which may have more */
+	int64_t step, steps;             /* updates made, and in all */
+	double loss, accuracy;           /* of the batches since the last call */
+	double eval_loss, eval_accuracy; /* of the last evaluation of held-out data */
+	double epochs;                   /* of the training data, so far */
+	double samples_per_s;            /* since the last call */
+	double seconds;                  /* since the call of amos_fit() */
+};
+
+/* What amos_fit() does. Zeros are the defaults; set `size` first. */
+struct amos_training {
+	size_t size; /* sizeof(struct amos_training); later versions may add fields at the end */
+	/* Names and values of the options of `amosc train` that choose data and length, and NULL:
+	 * {"data", "train.npz", "split", "0.9", "epochs", "3", NULL}. The value of a flag is "1".
+	 */
+	const char *const *options;
+	/* Is called every log_every updates and at the end, in the thread of the call. It may use
+	 * the instance: change the rate, read the parameters, save. Not 0 stops the training. */
+	int (*progress)(void *context, const struct amos_progress *now);
+	void *context;
+};
+
+/* Trains on batches out of files, as the command does: it evaluates and ends as the options say.
+ * The weights are those of the last step. It goes on where the instance stands: two calls of 5
+ * steps equal one of 10. There is a run directory only with the option "out" or "resume"; a
+ * training that progress() stops has saved there. AMOS_INPUT: data or options do not fit the
+ * model, or a loss is not finite; the instance keeps the steps made. */
+AMOS_API int amos_fit(struct amos *m, const struct amos_training *training);
+
 /* ---- a command ---------------------------------------------------------------------- */
 
 /* Runs a trainer as a command, which prints and may exit: the verbs train (default), eval, run,

@@ -63,6 +63,8 @@ static int flush_log(struct amos_log *log)
 {
 	log->flushed = amos_now();
 	log->pending = 0;
+	if (!log->lines) // no run directory
+		return AMOS_DONE;
 	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
 		return amos_fail_errno("write", log->path);
 	return AMOS_DONE;
@@ -71,7 +73,7 @@ static int flush_log(struct amos_log *log)
 int amos_log_sync(struct amos_log *log)
 {
 	int status = flush_log(log);
-	if (!status && (fsync(fileno(log->lines)) || fsync(fileno(log->events))))
+	if (!status && log->lines && (fsync(fileno(log->lines)) || fsync(fileno(log->events))))
 		status = amos_fail_errno("write", log->path);
 	return status;
 }
@@ -95,6 +97,8 @@ int amos_log_close(struct amos_log *log, int status)
 int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_figure *figures)
 {
 	enum { LINES = 16 }; // of at most 256 bytes in the stream's buffer of 4096
+	if (!log->lines)
+		return AMOS_DONE;
 	fprintf(log->lines, "{\"step\": %lld", (long long)step);
 	for (int i = 0; i < n; i++) {
 		if (!isfinite(figures[i].value))

@@ -206,6 +206,11 @@ double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was N
 // api.c: lists the slots by kind in amos.slots; false: out of memory.
 bool amos_list_slots(struct amos *);
 
+// train.c. As amos_train(); if `training` is not NULL, as amos_fit(): continues from the instance's
+// step, catches no signals, and without options.out or options.resume has no run directory.
+int amos_train_as(struct amos *, struct amos_data *, const struct amos_options *,
+                  const struct amos_training *training, struct amos_result *);
+
 bool amos_stopping(void); // true if a signal requested a stop
 // Computes the best constant prediction for the evaluated samples: the labels' frequencies, or the
 // targets' means. All NAN if the model does not name its labels or there are too few.

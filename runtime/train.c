@@ -30,6 +30,9 @@ struct training {
 	double line_time, save_time, begin_time;
 	int64_t line_run, begin_run;
 	struct amos_result *result;
+	const struct amos_training *training; // of amos_fit(); NULL: of a command
+	struct amos_progress now;             // for its callback
+	bool stopped;                         // by the callback
 };
 
 // ---- interrupts -----------------------------------------------------------------------
@@ -77,19 +80,48 @@ bool amos_stopping(void)
 	return interrupts > 0;
 }
 
+static bool stopping(const struct training *t)
+{
+	return t->training ? t->stopped : interrupts > 0;
+}
+
 // ---- checkpoints, evaluation ----------------------------------------------------------
 
 static int save(struct training *t, const char *path)
 {
 	t->save_time = amos_now();
+	if (!t->dir)
+		return AMOS_DONE;
 	int status = amos_log_sync(&t->log); // the log has every step of the checkpoint
 	return status ? status : amos_checkpoint_save(t->m, path, &t->point, t->identity);
+}
+
+static int64_t last_step(const struct training *t)
+{
+	if (t->runs == INT64_MAX || t->point.run == 0)
+		return t->steps;
+	double by_runs = ceil((double)t->runs * (double)t->point.step / (double)t->point.run);
+	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
+}
+
+// Calls the callback of amos_fit(), which may stop the training.
+static void show_progress(struct training *t)
+{
+	const struct amos_training *training = t->training;
+	if (!training || !training->progress)
+		return;
+	t->now.step = t->point.step;
+	t->now.steps = last_step(t);
+	t->now.eval_loss = isfinite(t->point.held.loss) ? t->point.held.loss : NAN;
+	t->now.eval_accuracy = t->point.held.accuracy;
+	t->now.seconds = amos_now() - t->begin_time;
+	t->stopped = training->progress(training->context, &t->now) != 0;
 }
 
 // Until the first evaluation, the last checkpoint is also the best: one file with two names.
 static int name_best(struct training *t)
 {
-	if (isfinite(t->point.best.loss) || amos_file_link(t->last, t->best))
+	if (!t->dir || isfinite(t->point.best.loss) || amos_file_link(t->last, t->best))
 		return AMOS_DONE;
 	return save(t, t->best);
 }
@@ -134,14 +166,6 @@ static int64_t counter(const struct training *t, int64_t slot)
 	return count;
 }
 
-static int64_t last_step(const struct training *t)
-{
-	if (t->runs == INT64_MAX || t->point.run == 0)
-		return t->steps;
-	double by_runs = ceil((double)t->runs * (double)t->point.step / (double)t->point.run);
-	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
-}
-
 // Runs one batch. The model counts the updates itself: with --accumulate, several batches make one.
 static int run_batch(struct training *t)
 {
@@ -156,11 +180,12 @@ static int run_batch(struct training *t)
 	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
 	if (!isfinite(loss))
 		return amos_fail(AMOS_INPUT,
-		                 "step %lld: the loss is %g, so training stopped; the checkpoints "
-		                 "in %s are kept" HELP
+		                 "step %lld: the loss is %g, so training stopped%s%s%s" HELP
 		                 "try a smaller --xi (--rate for other optimizers) or a longer "
 		                 "--warmup, and check the data for very large values",
-		                 (long long)at->step + 1, loss, t->dir);
+		                 (long long)at->step + 1, loss,
+		                 t->dir ? "; the checkpoints in " : "", t->dir ? t->dir : "",
+		                 t->dir ? " are kept" : "");
 	amos_mean_add(&at->losses, t->m, entry, "loss", 1);
 	amos_mean_add(&at->accuracies, t->m, entry, "accuracy", 1);
 	if (at->step >= last_step(t) - last_step(t) / 10)
@@ -202,7 +227,8 @@ static int after_step(struct training *t)
 	              passed > 0 ? runs * tokens / passed : 0, data->stream ? "tokens" : "samples",
 	              passed / runs * (double)at->run * part, ended(t));
 	int status = AMOS_DONE;
-	if (ended(t) || due(at->step, o->log_every > 0 ? o->log_every : 1)) {
+	bool shows = ended(t) || due(at->step, o->log_every > 0 ? o->log_every : 1);
+	if (shows) {
 		double since = now - t->line_time;
 		double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
 		t->result->loss = amos_mean(&at->losses);
@@ -214,6 +240,10 @@ static int after_step(struct training *t)
 		    {"samples_per_s", rate * samples},
 		    {"tokens_per_s", data->stream ? rate * tokens : NAN},
 		};
+		t->now.loss = t->result->loss;
+		t->now.accuracy = t->result->accuracy;
+		t->now.epochs = figures[2].value;
+		t->now.samples_per_s = figures[3].value;
 		at->losses = at->accuracies = (struct amos_mean){0};
 		t->line_time = now;
 		t->line_run = at->run;
@@ -228,6 +258,8 @@ static int after_step(struct training *t)
 	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
 	if (!status && !ended(t) && (late || due(at->step, o->save_every)))
 		status = save_last(t);
+	if (!status && shows && !ended(t))
+		show_progress(t);
 	return status;
 }
 
@@ -237,7 +269,7 @@ static int loop(struct training *t)
 	t->begin_run = t->line_run = t->point.run;
 	t->epoch = t->point.run / amos_data_batches(t->data);
 	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
-	while (!status && !interrupts && !ended(t)) {
+	while (!status && !stopping(t) && !ended(t)) {
 		int64_t step = t->point.step;
 		status = run_batch(t);
 		if (!status && t->point.step != step)
@@ -245,10 +277,14 @@ static int loop(struct training *t)
 	}
 	if (status)
 		return status;
-	t->result->stopped = interrupts > 0;
-	if (!interrupts && holds_out(t) && t->point.held.step != t->point.step)
+	t->result->stopped = stopping(t);
+	if (!stopping(t) && holds_out(t) && t->point.held.step != t->point.step)
 		status = evaluate(t);
-	return status ? status : save_last(t);
+	if (!status)
+		status = save_last(t);
+	if (!status && !stopping(t))
+		show_progress(t);
+	return status;
 }
 
 // ---- before the loop ------------------------------------------------------------------
@@ -280,6 +316,8 @@ static int open_run(struct training *t)
 {
 	const struct amos_options *o = t->options;
 	t->dir = o->resume ? o->resume : o->out;
+	if (!t->dir && t->training)
+		return AMOS_DONE;
 	if (!t->dir)
 		return amos_fail(AMOS_USAGE, "train: expected a run directory, -o DIR");
 	t->identity = amos_identity(t->m, t->data);
@@ -334,11 +372,28 @@ static int prepare(struct training *t)
 	return AMOS_DONE;
 }
 
+// Continues from the step of the instance, as if the batches before had been drawn by amos_fit().
+static void go_on(struct training *t)
+{
+	const struct amos_slot *slots = t->m->model->slots;
+	int64_t more = 0, left = 0;
+	if (t->left_slot >= 0 && slots[t->left_slot].init) {
+		memcpy(&more, slots[t->left_slot].init, sizeof more);
+		left = counter(t, t->left_slot);
+	}
+	t->point.step = amos_steps(t->m);
+	t->point.run = t->point.step * (more + 1) + more - left;
+	t->steps += t->steps < INT64_MAX ? t->point.step : 0;
+	t->runs += t->runs < INT64_MAX ? t->point.run : 0;
+}
+
 static int train(struct training *t)
 {
 	bool resumed = t->options->resume;
 	int64_t batches = amos_data_batches(t->data);
 	int status = prepare(t);
+	if (!status && t->training && !resumed)
+		go_on(t);
 	if (!status)
 		status = open_run(t);
 	if (status)
@@ -382,15 +437,19 @@ static int compare(struct training *t)
 	return status;
 }
 
-int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
-               struct amos_result *result)
+int amos_train_as(struct amos *m, struct amos_data *data, const struct amos_options *options,
+                  const struct amos_training *training, struct amos_result *result)
 {
-	struct training t = {.m = m,
-	                     .data = data,
-	                     .options = options,
-	                     .folder = -1,
-	                     .point = amos_start_position(),
-	                     .result = result};
+	struct training t = {
+	    .m = m,
+	    .data = data,
+	    .options = options,
+	    .folder = -1,
+	    .point = amos_start_position(),
+	    .result = result,
+	    .log.quiet = training != NULL,
+	    .training = training,
+	    .now = {sizeof t.now, .loss = NAN, .accuracy = NAN, .samples_per_s = NAN}};
 	*result = (struct amos_result){.loss = NAN,
 	                               .accuracy = NAN,
 	                               .eval_loss = NAN,
@@ -399,10 +458,12 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 	double start = amos_now();
 	// Signals are caught before the run directory exists, since whoever sees a run begin may
 	// interrupt it.
-	catch_interrupts();
+	if (!training)
+		catch_interrupts();
 	int status = train(&t);
-	release_interrupts();
-	if (!status)
+	if (!training)
+		release_interrupts();
+	if (!status && !training)
 		status = compare(&t);
 	result->step = t.point.step;
 	result->eval_loss = isfinite(t.point.held.loss) ? t.point.held.loss : NAN;
@@ -416,4 +477,10 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 	free(t.best);
 	free(t.identity);
 	return closed;
+}
+
+int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
+               struct amos_result *result)
+{
+	return amos_train_as(m, data, options, NULL, result);
 }

@@ -127,6 +127,70 @@ static void check_rates(const struct amos_model *model)
 	amos_close(b);
 }
 
+/* What a callback of amos_fit() saw, and the call at which it stops, from 1. */
+struct seen {
+	int calls, stop;
+	struct amos_progress last;
+};
+
+static int see(void *context, const struct amos_progress *now)
+{
+	struct seen *seen = (struct seen *)context;
+	CHECK(now->size >= sizeof *now && now->step > 0 && now->seconds > 0);
+	seen->last = *now;
+	return ++seen->calls == seen->stop;
+}
+
+static int fitted(struct amos *m, struct seen *seen, const char *const *options)
+{
+	struct amos_training training;
+	memset(&training, 0, sizeof training);
+	training.size = sizeof training;
+	training.options = options;
+	training.progress = seen ? see : NULL;
+	training.context = seen;
+	return amos_fit(m, &training);
+}
+
+/* Training on data.npz: in one call, two, stopped and resumed; by the command, ten.run. */
+static void check_fit(const struct amos_model *model)
+{
+	static const char
+	    *const ten[] = {"data", "data.npz", "steps", "10", NULL},
+	           *const five[] = {"data", "data.npz", "steps", "5", NULL},
+	           *const held[] = {"data", "data.npz", "split", "0.5", NULL},
+	           *const kept[] = {"data",    "data.npz",  "steps", "10", "out",
+	                            "fit.run", "overwrite", "1",     NULL},
+	           *const on[] = {"data", "data.npz", "steps", "10", "resume", "fit.run", NULL},
+	           *const idle[] = {"data", "data.npz", "threads", "2", NULL},
+	           *const nothing[] = {"steps", "10", NULL}, *const half[] = {"data", NULL};
+	struct amos *a = opened(model, NULL), *b = opened(model, NULL), *c = opened(model, NULL);
+	struct seen all, some, epoch;
+	memset(&all, 0, sizeof all);
+	some = epoch = all;
+	some.stop = 3;
+	CHECK(!fitted(a, &all, ten) && amos_steps(a) == 10 && all.calls == 10);
+	CHECK(all.last.step == 10 && all.last.steps == 10 && all.last.loss > 0);
+	CHECK(all.last.samples_per_s > 0 && all.last.eval_loss != all.last.eval_loss);
+	CHECK(!fitted(b, NULL, five) && !fitted(b, NULL, five) && same(a, b));
+	if (model == &first_model)
+		CHECK(!amos_load(c, "ten.run/last.ckpt") && same(a, c));
+	amos_close(c);
+	c = opened(model, NULL);
+	CHECK(!fitted(c, &some, ten) && amos_steps(c) == 3 && some.calls == 3);
+	CHECK(!fitted(c, &epoch, held) && epoch.last.eval_loss > 0 && epoch.last.epochs > 1);
+	CHECK(fitted(c, NULL, idle) == AMOS_USAGE && strstr(amos_error(), "'threads'"));
+	CHECK(fitted(c, NULL, half) == AMOS_USAGE && fitted(c, NULL, nothing) != AMOS_DONE);
+	amos_close(c);
+	c = opened(model, NULL);
+	some.calls = 0;
+	CHECK(!fitted(c, &some, kept) && amos_steps(c) == 3);
+	CHECK(!fitted(b, NULL, on) && amos_steps(b) == 10 && same(a, b));
+	amos_close(a);
+	amos_close(b);
+	amos_close(c);
+}
+
 static void check_checkpoints(const struct amos_model *model)
 {
 	struct amos *a = opened(model, NULL), *b = opened(model, NULL), *c = opened(model, NULL);
@@ -258,6 +322,10 @@ static void check_layout(void)
 	      offsetof(struct amos_setup, weights) == 24);
 	CHECK(offsetof(struct amos_setup, parallel_for) == 24 + sizeof(void *));
 	CHECK(offsetof(struct amos_setup, context) == 24 + 2 * sizeof(void *));
+	CHECK(offsetof(struct amos_training, options) == sizeof(size_t));
+	CHECK(offsetof(struct amos_training, progress) == 2 * sizeof(void *));
+	CHECK(sizeof(struct amos_training) == 4 * sizeof(void *));
+	CHECK(offsetof(struct amos_progress, step) == 8 && sizeof(struct amos_progress) == 80);
 	CHECK(AMOS_MACHINE == 3 && AMOS_BOOL == 12 && AMOS_STATE == 6 && AMOS_KINDS == 7);
 }
 
@@ -284,6 +352,7 @@ int main(int argc, char **argv)
 			free(loss[i]);
 		check_halves(models[k]);
 		check_rates(models[k]);
+		check_fit(models[k]);
 		check_checkpoints(models[k]);
 		check_setup(models[k]);
 	}

@@ -58,6 +58,15 @@ int main()
 	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "labels"); }) == AMOS_INPUT);
 	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "nothing"); }) == AMOS_INPUT);
 	CHECK(status_of([&] { moved.load("nowhere.ckpt"); }) == AMOS_INPUT);
+	b.fit({"data", "data.npz", "steps", "5"}, [](const amos_progress &p) { return p.step == 8; });
+	CHECK(b.steps() == 8 && status_of([&] { b.fit({"threads", "1"}); }) == AMOS_USAGE);
+	bool thrown = false;
+	try {
+		b.fit({"data", "data.npz"}, [](const amos_progress &) -> bool { throw 1; });
+	} catch (int) {
+		thrown = true;
+	}
+	CHECK(thrown && b.steps() == 9);
 	std::puts("C++");
 	return 0;
 }

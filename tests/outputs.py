@@ -32,3 +32,13 @@ except first.Error as e:
     assert e.status == 1 and "nowhere.ckpt" in str(e)
 else:
     raise SystemExit("a missing checkpoint is loaded")
+
+seen = []
+a.fit(lambda now: seen.append((now.step, now.loss)) or len(seen) == 3, data="data.npz", steps=5)
+assert [step for step, _ in seen] == [6, 7, 8] and a.steps() == 8
+try:
+    a.fit(lambda now: 1 / 0, data=["data.npz"], epochs=0.5)
+except ZeroDivisionError:
+    assert a.steps() == 9
+else:
+    raise SystemExit("an exception of the callback is lost")

@@ -9,6 +9,8 @@
 #include "@FILE@.h"
 #ifndef AMOS_CPP
 #define AMOS_CPP
+#include <exception>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -120,6 +122,26 @@ class instance {
 	void set_rate(double factor) { need(amos_set_rate(m, factor)); }
 	double metric(const std::string &name) const { return amos_metric(m, name.c_str()); }
 
+	// Trains on files: {"data", "train.npz", "epochs", "3"}. progress() returns true to stop.
+	using progress = std::function<bool(const amos_progress &)>;
+	void fit(const std::vector<std::string> &options, const progress &call = nullptr)
+	{
+		std::vector<const char *> words;
+		for (const std::string &word : options)
+			words.push_back(word.c_str());
+		words.push_back(nullptr);
+		watch w = {call, nullptr};
+		amos_training training = amos_training();
+		training.size = sizeof training;
+		training.options = words.data();
+		training.progress = call ? &watch::show : nullptr;
+		training.context = &w;
+		int status = amos_fit(m, &training);
+		if (w.thrown)
+			std::rethrow_exception(w.thrown);
+		need(status);
+	}
+
 	void save(const std::string &path) const { need(amos_save(m, path.c_str())); }
 	void load(const std::string &path) { need(amos_load(m, path.c_str())); }
 	std::vector<char> store() const
@@ -134,6 +156,21 @@ class instance {
 	}
 
       private:
+	struct watch { // no exception may pass through C
+		const progress &call;
+		std::exception_ptr thrown;
+
+		static int show(void *context, const amos_progress *now)
+		{
+			watch *w = static_cast<watch *>(context);
+			try {
+				return w->call(*now);
+			} catch (...) {
+				w->thrown = std::current_exception();
+				return 1;
+			}
+		}
+	};
 	double loss_of(int (*call)(amos *, double *))
 	{
 		double loss;

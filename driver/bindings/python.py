@@ -34,7 +34,7 @@ for _name, _result, _arguments in [
         ("evaluate", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
-        ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
+        ("fit", ctypes.c_int, [_pointer] * 2), ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
         ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
         ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
         ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64])]:
@@ -53,6 +53,19 @@ class Error(Exception):
 class _Setup(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("threads", _i64), ("seed", _i64), ("weights", _pointer),
                 ("parallel_for", _pointer), ("context", _pointer)]
+
+
+class Progress(ctypes.Structure):
+    """How a training stands; not a number: there is none."""
+    _fields_ = [("size", ctypes.c_size_t), ("step", _i64), ("steps", _i64)] + [(_name, ctypes.c_double) for _name in (
+        "loss", "accuracy", "eval_loss", "eval_accuracy", "epochs", "samples_per_s", "seconds")]
+
+
+_progress = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.POINTER(Progress))
+
+
+class _Training(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("options", ctypes.POINTER(_text)), ("progress", _progress), ("context", _pointer)]
 
 
 def _need(status):
@@ -124,6 +137,26 @@ class Trainer:
 
     def update(self):
         _need(_lib.amos_update(self._m))
+
+    def fit(self, progress=None, **options):
+        """Trains on files: fit(data=["x=x.npy", "y=y.npy"], epochs=3). progress(Progress) returns true to stop."""
+        words, thrown = [], []
+        for name, value in options.items():
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                words += [name.encode(), os.fsencode(one if isinstance(one, (str, os.PathLike)) else str(one))]
+
+        def show(_, now):
+            try:
+                return bool(progress and progress(now.contents))
+            except BaseException as e:  # none may pass through C
+                thrown.append(e)
+                return 1
+        call = _progress(show)
+        training = _Training(ctypes.sizeof(_Training), (_text * (len(words) + 1))(*words, None), call)
+        status = _lib.amos_fit(self._m, ctypes.byref(training))
+        if thrown:
+            raise thrown[0]
+        _need(status)
 
     def steps(self):
         return _lib.amos_steps(self._m)
