@@ -48,7 +48,7 @@ void note_unused(Session *session, struct amos_data *data, const Graph *g)
 
 // ---- loss, gradient -------------------------------------------------------------------
 
-Graph *with_loss(Session *session, Graph *g)
+const Graph *with_loss(Session *session, const Graph *g)
 {
 	int scalars = 0;
 	bool named = false;
@@ -118,7 +118,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},   {OPT_eta, "eta", NULL},
 	    {OPT_range, "eta", NULL}, {OPT_slots, "eta", NULL}, {OPT_convention, "eta", NULL}};
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
-	opt.labels = count_labels(loss, part_labels, data);
+	opt.labels = loss ? count_labels(loss, part_labels, data) : (Labels){0};
 #define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);
 #include "optimizers.def"
 #undef HYPER

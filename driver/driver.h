@@ -132,10 +132,11 @@ struct amos_data *open_given(Session *); // NULL without --data
 // Reports the arrays of the data that no input of the graph, its loss or the file uses.
 void note_unused(Session *, struct amos_data *, const Graph *);
 // Returns the graph with its loss if --loss or the model has one, else the graph itself.
-Graph *with_loss(Session *, Graph *);
+const Graph *with_loss(Session *, const Graph *);
 // Returns which slots get gradients, by --wrt; indexed by slot.
 bool *wanted(Session *, const Graph *);
-// Returns the optimizer; settings that were not given are derived from the size of the data.
+// Returns the optimizer; settings that were not given are derived from the size of the data and
+// from the labels of the loss (NULL: unknown).
 Opt optimizer(Session *, const Graph *loss, struct amos_data *);
 const Target *target_of(const Session *);
 void need_host(const Session *); // fails if --target is another machine
@@ -235,6 +236,7 @@ typedef struct Program {
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
 	bool apart;             // has entries that only compute, and only apply, gradients
+	bool update_only;       // has none but the latter: its caller computes the gradients
 	bool tuned;             // its entries' machines have choices
 	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
@@ -253,7 +255,7 @@ typedef struct Program {
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
 //               several batches make an update; gradient and update, if `apart`; with `weights`
 //               also run and eval:1, and eval:N and run:N for further batch sizes; if it `runs`
-//               and no data are held out, no eval
+//               and no data are held out, no eval; if `update_only`, update alone
 //   evaluation  eval, eval:N
 //   others      run or grad
 Program *program_new(Session *, struct amos_data *);

@@ -67,6 +67,16 @@ static void say_slots(Header *h, const Graph *g, SlotKind kind, const char *titl
 			           &g->slots.at[i].shape, g->slots.at[i].limit);
 }
 
+static void say_outputs(Header *h, const Graph *outs)
+{
+	say(&h->text, " * Outputs:\n");
+	for (int i = 0; outs && i < outs->outs.count; i++) {
+		const Val *v = val(outs, outs->outs.at[i].val);
+		if (is_own_out(outs->outs.at[i].name))
+			say_tensor(h, outs->outs.at[i].name, v->type, &v->shape, 0);
+	}
+}
+
 const char *header_text(const Program *p, const char *prefix)
 {
 	Arena *arena = p->session->arena;
@@ -88,16 +98,17 @@ const char *header_text(const Program *p, const char *prefix)
 		say(t, k ? ", %lld" : " * Batch sizes, for amos_set_batch(): %lld",
 		    (long long)sizes.at[k]);
 	say(t, sizes.count ? "\n" : "");
-	say_slots(&h, g, S_input, "Inputs");
-	say(t, " * Outputs:\n");
-	for (int i = 0; outs && i < outs->outs.count; i++) {
-		const Val *v = val(outs, outs->outs.at[i].val);
-		if (is_own_out(outs->outs.at[i].name))
-			say_tensor(&h, outs->outs.at[i].name, v->type, &v->shape, 0);
+	if (p->update_only) {
+		say(t,
+		    " * It has amos_update() alone, which takes the gradients from the program.\n");
+	} else {
+		say_slots(&h, g, S_input, "Inputs");
+		say_outputs(&h, outs);
 	}
 	say_slots(&h, g, S_param, "Parameters");
 	say(t, " */\nextern const struct amos_model %s_model;\n\n", prefix);
-	say_numbers(&h, g, outs);
+	if (!p->update_only)
+		say_numbers(&h, g, outs);
 	say(t, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
 	return t->at;
 }

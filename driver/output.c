@@ -116,6 +116,11 @@ void check_output(Session *session, const char *path)
 		bad_usage(session, "expected --target cuda for an output NAME.ptx");
 	if (gpu && kind != OBJECT_FILE)
 		bad_usage(session, "expected -o NAME.ptx for a GPU");
+	if (kind == EXECUTABLE && chosen(session, OPT_update_only))
+		bad_usage(session, format(session->arena,
+		                          "--update-only: expected -o NAME.so, .a or .o, for a "
+		                          "program that computes the gradients; found '%s'",
+		                          path));
 	const char *prefix = prefix_of(session, path);
 	for (int i = 0; i < session->choices.count; i++)
 		if (session->choices.at[i].option == OPT_bindings)
@@ -146,11 +151,17 @@ static Texts texts_of(const Program *p, const char *path, const char *prefix)
 	return texts;
 }
 
+// True if programs that amos.h describes call the output.
+static bool is_called(const Session *session, const char *path)
+{
+	return kind_of(path) != EXECUTABLE && !target_writes_text(target_of(session));
+}
+
 void prepare_output(Program *p, const char *path)
 {
-	bool gpu = target_writes_text(target_of(p->session));
 	p->weights = true;
-	p->apart = kind_of(path) != EXECUTABLE && !gpu;
+	p->update_only = chosen(p->session, OPT_update_only);
+	p->apart = is_called(p->session, path) && !p->update_only;
 	p->session->several = p->apart;
 	p->variants =
 	    target_variants(p->session->arena, p->target[0], is_narrow(p->session), &p->target);
@@ -163,7 +174,7 @@ void write_program(const Program *p, const char *path)
 	OutputKind kind = kind_of(path);
 	need_done(amos_output_check(path));
 	const char *prefix = kind == EXECUTABLE ? "amos" : prefix_of(session, path);
-	Texts texts = p->apart ? texts_of(p, path, prefix) : (Texts){0};
+	Texts texts = is_called(session, path) ? texts_of(p, path, prefix) : (Texts){0};
 	for (int k = 0; k < texts.count; k++)
 		need_done(amos_output_check(texts.at[k].path));
 	write_output(p->object,

@@ -61,6 +61,20 @@ static void run_on_entries(Program *p, int first, const Graph *pass(Program *, E
 
 // ---- read -----------------------------------------------------------------------------
 
+static Model *read_all(Session *session, const void *data)
+{
+	return read_bound(session, (struct amos_data *)data, true, 0);
+}
+
+// Returns the model whose update is compiled alone: open dimensions may stay open.
+static Model *read_update(Program *p)
+{
+	const char *failure;
+	Model *model = attempt_read(p->session, read_all, p->data, &failure);
+	p->standing = !model;
+	return model ? model : read_standing(p->session, p->data, true);
+}
+
 static Model *read_entry(Program *p, bool random)
 {
 	return p->standing ? read_standing(p->session, p->data, random)
@@ -113,7 +127,7 @@ static void pass_read(Program *p)
 	                                    [FOR_GRADIENTS] = "grad"};
 	Session *session = p->session;
 	bool trains = session->purpose == FOR_TRAINING;
-	p->model = read_entry(p, trains);
+	p->model = p->update_only ? read_update(p) : read_entry(p, trains);
 	add_entry(p, names[session->purpose], p->model->graph);
 	if (session->purpose == FOR_EVALUATION)
 		read_rest(p, 0);
@@ -136,7 +150,7 @@ static void pass_read(Program *p)
 	if (p->data)
 		need_done(amos_data_check_size(p->data));
 	p->identity = identity_of(session, p->model);
-	if (p->runs && !(p->data && amos_data_held_out(p->data)))
+	if (p->update_only || (p->runs && !(p->data && amos_data_held_out(p->data))))
 		return;
 	still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
@@ -192,7 +206,7 @@ static void attach(Program *p)
 
 void attach_data(Program *p)
 {
-	run_passes(p, PASS_join);
+	run_passes(p, p->update_only ? PASS_grad : PASS_join);
 	attach(p);
 	note_unused(p->session, p->data, program_graph(p));
 }
@@ -210,8 +224,8 @@ static const Graph *entry_loss(Program *p, Entry *e)
 		return g;
 	if (p->cotangent)
 		return cotangent_pass(arena, g, p->cotangent);
-	g = loss_pass(arena, g, expr);
-	if (!strcmp(e->unit.name, "grad"))
+	g = p->update_only ? with_loss(p->session, e->unit.graph) : loss_pass(arena, g, expr);
+	if (!strcmp(e->unit.name, "grad") || !find_output(g, "loss"))
 		return g;
 	Graph *kept = take_copy(arena, g, sizeof *g);
 	memset(&kept->outs, 0, sizeof kept->outs);
@@ -227,7 +241,7 @@ static const Graph *entry_loss(Program *p, Entry *e)
 static void pass_loss(Program *p)
 {
 	run_on_entries(p, 0, entry_loss);
-	if (p->session->purpose == FOR_TRAINING)
+	if (p->session->purpose == FOR_TRAINING && !p->update_only)
 		p->labels = loss_labels(program_graph(p), choice(p->session, OPT_loss, NULL));
 }
 
@@ -238,7 +252,8 @@ static void pass_eta(Program *p)
 	if (p->data && !p->model) // reading the model would have bound them
 		attach(p);
 	p->eta = etas(p->session, program_graph(p), p->data, NULL);
-	p->opt = optimizer(p->session, program_graph(p), p->data);
+	bool sized = !p->update_only || !p->standing; // else the number of labels is unknown
+	p->opt = optimizer(p->session, sized ? program_graph(p) : NULL, p->data);
 	p->note = p->opt.chosen;
 }
 
@@ -275,6 +290,32 @@ static void tell_untrained(const Session *session, const Model *m)
 		     percent_text(session->arena, untrained_percent(m)), names.at);
 }
 
+// Returns the graph with an output grad:NAME for each parameter that an output depends on, which
+// stands for the gradient that a caller computes.
+static Graph *given_gradients(Arena *arena, const Graph *from, UnusedParams *unused)
+{
+	Graph *g = graph_live(arena, from);
+	g->outs.count = 0;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		Ref r = slot_ref(g, i);
+		if (s->kind == S_param && r)
+			add_out(g, format(arena, GRAD_OF "%s", s->name), r);
+		if (s->kind == S_param && !r)
+			PUSH(arena, *unused, ((UnusedParam){i, "no output depends on it"}));
+	}
+	return graph_live(arena, g);
+}
+
+// Returns the graph with the gradients of a loss, and lists the parameters without one.
+static Graph *loss_gradients(Session *session, const Graph *loss, const Machine *machine,
+                             UnusedParams *unused)
+{
+	Arena *arena = work_arena(session);
+	Graph *all = grad_pass(arena, loss, wanted(session, loss), machine);
+	return unused_params_pass(arena, loss, all, unused);
+}
+
 static void pass_grad(Program *p)
 {
 	Session *session = p->session;
@@ -286,11 +327,16 @@ static void pass_grad(Program *p)
 	if (!train)
 		return;
 	const Graph *loss = train->unit.graph;
-	Graph *all = grad_pass(arena, loss, wanted(session, loss), train->unit.machine);
 	UnusedParams idle = {0};
-	set_graph(train, unused_params_pass(arena, loss, all, &idle));
+	bool differentiates = !p->update_only || find_output(loss, "loss");
+	set_graph(train, differentiates ? loss_gradients(session, loss, train->unit.machine, &idle)
+	                                : given_gradients(arena, loss, &idle));
+	int trained = 0;
+	for (int i = 0; i < train->unit.graph->outs.count; i++)
+		trained += starts_with(train->unit.graph->outs.at[i].name, GRAD_OF);
 	// a program that also runs the model may leave all parameters as they are
-	if (all->outs.count == loss->outs.count && !p->weights && !p->standing)
+	bool may_rest = (p->weights || p->standing) && !p->update_only;
+	if (!trained && !idle.count && !may_rest)
 		fail(session->path,
 		     "no parameter to train: the model has none, or --freeze leaves none" HELP
 		     "amosc inspect lists them");
@@ -298,7 +344,7 @@ static void pass_grad(Program *p)
 	for (int i = 0; i < idle.count; i++)
 		say(&why, "\n%s is not trained: %s", loss->slots.at[idle.at[i].slot].name,
 		    idle.at[i].why);
-	if (idle.count && idle.count == all->outs.count - loss->outs.count)
+	if (idle.count && !trained)
 		fail(session->path,
 		     "no parameter gets a gradient:%s" HELP
 		     "choose a --loss that depends on them, or export the model without the "
@@ -324,7 +370,10 @@ static void pass_step(Program *p)
 	const Graph *grad = train->unit.graph;
 	if (p->apart)
 		grad = gradient_slots(arena, grad);
-	set_graph(train, step_pass(arena, grad, p->eta, &p->opt, STEP_train));
+	if (p->update_only)
+		train->unit.name = "update";
+	set_graph(train, step_pass(arena, grad, p->eta, &p->opt,
+	                           p->update_only ? STEP_apply : STEP_train));
 	if (p->opt.accumulate > 1)
 		add_entry(p, "gather", step_pass(arena, grad, p->eta, &p->opt, STEP_gather));
 	if (p->apart) {

@@ -59,7 +59,7 @@ static void amos_defaults(Opt *opt, Text *rules)
 	// clip is the norm of the sum of the labels' gradients, which are independent.
 	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
 	double clip = opt->labels.weight / sqrt(runs);
-	rule = "none: the number of labels in a batch is unknown";
+	rule = "none: the number of labels in a batch is unknown; --clip gives a limit";
 	if (count > 0)
 		rule = format(rules->arena, "%s, %.6g labels in a batch",
 		              fabs(clip * sqrt(count) - 1) < 1e-6

@@ -302,16 +302,18 @@ static void add_step(Step *s, const Graph *from, bool several)
 				g->outs.at[g->outs.count++] = out;
 			continue;
 		}
-		int slot = find_slot(g, name + strlen(GRAD_OF));
+		int slot = find_slot(from, name + strlen(GRAD_OF)), own = slot;
 		if (s->part == STEP_gradient) {
 			add_store(g, gradient_slot(g, name), out.val);
 			continue;
 		}
-		if (s->part == STEP_apply)
+		if (s->part == STEP_apply) {
+			own = add_slot(g, from->slots.at[slot]);
 			out.val = put_slot(g, gradient_slot(g, name));
+		}
 		if (several)
 			out.val = mean_gradient(s, slot, out.val);
-		update(s, &(Param){slot, out.val, &s->eta[slot]});
+		update(s, &(Param){own, out.val, &s->eta[slot]});
 	}
 }
 
@@ -319,8 +321,9 @@ Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt
 {
 	int64_t runs = opt->accumulate;
 	bool several = runs > 1 && (part == STEP_train || part == STEP_gather);
-	bool fresh = several || part == STEP_apply;
-	Graph *g = fresh ? graph_like(arena, from) : graph_live(arena, from);
+	Graph *g = several              ? graph_like(arena, from)
+	           : part == STEP_apply ? graph_inside(arena, from)
+	                                : graph_live(arena, from);
 	if (several)
 		copy_graph(g, from, NULL, put_run, &runs);
 	Step s = {.graph = g, .opt = opt, .eta = eta, .part = part};

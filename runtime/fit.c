@@ -45,6 +45,9 @@ int amos_fit(struct amos *m, const struct amos_training *training)
 		                 "amos_fit: expected a struct amos_training of at most %zu bytes, "
 		                 "found %zu" HELP "compile the program with this runtime's amos.h",
 		                 sizeof all, training->size);
+	if (!amos_find_entry(m->model, entries[0]))
+		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name,
+		                 entries[0]);
 	memcpy(&all, training, training->size);
 	int status = take_options(&options, all.options);
 	if (!status)

@@ -96,6 +96,9 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	struct amos *m = NULL;
 	struct amos_data *data = NULL;
 	struct amos_checkpoint *checkpoint = NULL;
+	if (!amos_find_entry(c->model, entries[0]))
+		return amos_fail(AMOS_INPUT, "%s: compiled without '%s'", c->model->name,
+		                 entries[0]);
 	int status =
 	    amos_open_slots(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
 	if (!status && m->threads_missing && !o->quiet)
@@ -252,8 +255,6 @@ static int run(struct command *c, struct amos *m, struct amos_data *data)
 static int verb_run(struct command *c)
 {
 	const char *name = c->verb->name;
-	if (!amos_find_entry(c->model, name))
-		return amos_fail(AMOS_INPUT, "%s: compiled without %s", c->model->name, name);
 	if (!c->options.out)
 		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
 	return with_model(c, 1, (const char *const[]){name, NULL}, run);
@@ -288,7 +289,8 @@ static int verb_export(struct command *c)
 
 static int verb_info(struct command *c)
 {
-	static const char *const kinds[] = {"input", "parameter", "frozen", "buffer", "state"};
+	static const char *const kinds[] = {"input",  "parameter", "frozen",
+	                                    "buffer", "state",     "gradient"};
 	const struct amos_model *model = c->model;
 	printf("%s for %s\n%s", model->name, model->target ? model->target : "",
 	       model->note ? model->note : "");
@@ -303,7 +305,7 @@ static int verb_info(struct command *c)
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
 		char shape[256];
-		if (s->kind != AMOS_SLOT_STATE || c->options.verbose)
+		if (s->kind < AMOS_SLOT_STATE || c->options.verbose)
 			printf("%-9s %s %s\n", kinds[s->kind], s->name,
 			       amos_shape_text(shape, sizeof shape, s->type, (int)s->rank, s->dim));
 	}

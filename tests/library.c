@@ -126,6 +126,18 @@ static void full_disk(const struct job *job)
 	amosc_close(s);
 }
 
+// The optimizer's step alone, for a program that computes the gradients.
+static void update_only(const struct job *job)
+{
+	struct amosc *s;
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job), "open");
+	expect(!amosc_option(s, "update-only", NULL), "an option of a flag");
+	expect(amosc_write(s, "update") == AMOSC_USAGE && strstr(amos_error(), "update-only"),
+	       "an update is no executable");
+	expect(!amosc_write(s, "update.o"), "an update");
+	amosc_close(s);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -143,5 +155,6 @@ int main(int argc, char **argv)
 	inspect(&jobs[0]);
 	fail(&jobs[0]);
 	full_disk(&jobs[0]);
+	update_only(&jobs[0]);
 	return wrong;
 }

@@ -30,12 +30,10 @@ void verb_build(Session *session)
 	const char *out = choice(session, OPT_out, NULL);
 	if (!out)
 		bad_usage(session, "expected -o NAME");
-	if (chosen(session, OPT_update_only))
-		bad_usage(session, "--update-only is not supported yet");
 	check_output(session, out);
 	Program *program = program_new(session, open_given(session));
 	prepare_output(program, out);
-	run_passes(program, PASS_join);
+	run_passes(program, PASS_grad);
 	if (program->data)
 		note_unused(session, program->data, program_graph(program));
 	run_passes(program, PASS_object);
