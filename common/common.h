@@ -13,6 +13,8 @@
 
 // Separates the text of an error from how to fix it.
 #define AMOS_HELP "\nhelp: "
+// A noun after its number: 1 sample, 2 samples; or its ending.
+#define PLURAL(n, one, many) ((n) == 1 ? (one) : (many))
 // The statuses are those of amos.h, and the exit statuses of the command.
 
 // Sets the text that amos_error() returns, and returns `status`.

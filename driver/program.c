@@ -629,8 +629,9 @@ struct amos *open_program(Program *p)
 	find_object(p);
 	struct amos *open = open_object(p, session->arena);
 	if (open->threads_missing)
-		tell(session, "note: %lld threads could not be started\n",
-		     (long long)open->threads_missing);
+		tell(session, "note: %lld %s could not be started\n",
+		     (long long)open->threads_missing,
+		     PLURAL(open->threads_missing, "thread", "threads"));
 	return open;
 }
 

@@ -68,8 +68,9 @@ static void print_program(FILE *to, const Program *p)
 		uint64_t hash = 0;
 		for (int k = 0; k < p->object->parts; k++)
 			hash = hash_bytes(p->object->part[k].bytes, p->object->part[k].count, hash);
-		fprintf(to, "object: %d kernels, %zu bytes, hash %016llx\n", p->object->kernels,
-		        p->object->count, (unsigned long long)hash);
+		fprintf(to, "object: %d %s, %zu bytes, hash %016llx\n", p->object->kernels,
+		        PLURAL(p->object->kernels, "kernel", "kernels"), p->object->count,
+		        (unsigned long long)hash);
 		return;
 	}
 	say(&t, "%s", "");

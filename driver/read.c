@@ -251,7 +251,8 @@ static void settle_graph(Session *session, Model *model, bool random)
 		     "the model has no attention or MLP block without dropout of its own");
 	if (random && rate > 0)
 		PUSH(model->arena, model->notes,
-		     format(model->arena, "dropout of %g inserted at %d points", rate, added));
+		     format(model->arena, "dropout of %g inserted at %d %s", rate, added,
+		            PLURAL(added, "point", "points")));
 	int drawing = random ? -1 : drawing_node(model->graph);
 	if (drawing < 0)
 		return;

@@ -313,13 +313,12 @@ static void tell_choices(const Tuner *t, double seconds)
 			tell(session, "note: %s, in %.0f%% of the usual time: kernel %s\n",
 			     tunings[k->best].name, 100 * k->least[k->best] / k->least[0], k->key);
 	}
+	const char *found = "all run best as usual";
 	if (others)
-		tell(session,
-		     "note: tuned %d kernels in %.1f s: %d take %.1f%% of their usual time\n",
-		     t->kernels.count, seconds, others, 100 * best / usual);
-	else
-		tell(session, "note: tuned %d kernels in %.1f s: all run best as usual\n",
-		     t->kernels.count, seconds);
+		found = format(session->arena, "%d %s %.1f%% of the usual time", others,
+		               PLURAL(others, "takes", "take"), 100 * best / usual);
+	tell(session, "note: tuned %d %s in %.1f s: %s\n", t->kernels.count,
+	     PLURAL(t->kernels.count, "kernel", "kernels"), seconds, found);
 }
 
 void tune(Program *p)
@@ -355,7 +354,7 @@ void tune(Program *p)
 			keep_choices(&t);
 		tell_choices(&t, amos_now() - start);
 	} else if (chosen(session, OPT_verbose)) {
-		tell(session, "note: the cache has the schedules of all %d kernels to tune\n",
+		tell(session, "note: the cache has the schedules of all kernels to tune: %d\n",
 		     t.kernels.count);
 	}
 	set_choices(&t, -1);

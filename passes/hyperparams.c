@@ -43,9 +43,9 @@ static void amos_defaults(Opt *opt, Text *rules)
 	double many = small ? n / MANY : 1, prior = small ? PRIOR : 0;
 	const char *rule = "the number of batches is unknown; give --data or --xi";
 	if (n > 0)
-		rule =
-		    format(rules->arena, "1 / sqrt(N%s), N = %.6g independent batches in the data",
-		           small ? format(rules->arena, " + %g", PRIOR) : "", n);
+		rule = format(rules->arena, "1 / sqrt(N%s), N = %.6g independent %s in the data",
+		              small ? format(rules->arena, " + %g", PRIOR) : "", n,
+		              PLURAL(n, "batch", "batches"));
 	choose(rules, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
 	choose(rules, "beta", &opt->beta, 1 - round_number(MIN(MAX(opt->xi, 0.001), 0.05)),
 	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
@@ -61,11 +61,11 @@ static void amos_defaults(Opt *opt, Text *rules)
 	double clip = opt->labels.weight / sqrt(runs);
 	rule = "none: the number of labels in a batch is unknown; --clip gives a limit";
 	if (count > 0)
-		rule = format(rules->arena, "%s, %.6g labels in a batch",
+		rule = format(rules->arena, "%s, %.6g %s in a batch",
 		              fabs(clip * sqrt(count) - 1) < 1e-6
 		                  ? "1 / sqrt(labels)"
 		                  : "root of the sum of the labels' squared weights in the loss",
-		              count);
+		              count, PLURAL(count, "label", "labels"));
 	choose(rules, "clip", &opt->clip, clip, rule);
 	choose(rules, "extra L2", &opt->extra_l2, 0, NULL);
 	if (!small)

@@ -127,8 +127,8 @@ static void check_tile(const Contents *c)
 	if (s->parts > 1 && (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks))
 		fail(p->name, "kernel %d: the parts are not the sum", k);
 	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across * MAX(1, s->parts))
-		fail(p->name, "kernel %d: %lld workers do not compute the product once", k,
-		     (long long)s->workers);
+		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
+		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
 	    s->local < z.sums + z.strip + z.panel)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
@@ -152,8 +152,8 @@ static void check_heads(const Plan *p, int k)
 		fail(p->name, "kernel %d: a tile of %lld keys; expected at most %d", k,
 		     (long long)s->key_height, 2 * m->lanes);
 	if (s->batches < 1 || s->workers != ceil_div(z.batch, s->batches) * (z.back ? 1 : z.parts))
-		fail(p->name, "kernel %d: %lld workers do not compute all heads once", k,
-		     (long long)s->workers);
+		fail(p->name, "kernel %d: the heads are not computed once, by %lld %s", k,
+		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
 	if (s->local < z.local_bytes)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }

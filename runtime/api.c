@@ -184,9 +184,10 @@ static int call(struct amos *m, const char *name, double *loss)
 	const struct amos_entry *entry = entry_named(m, name);
 	if (!entry && m->samples)
 		return amos_fail(AMOS_USAGE,
-		                 "%s: compiled without '%s' of %lld samples" HELP
+		                 "%s: compiled without '%s' of %lld %s" HELP
 		                 "the largest batch is for training: amos_set_batch(m, 0)",
-		                 m->model->name, name, (long long)m->samples);
+		                 m->model->name, name, (long long)m->samples,
+		                 PLURAL(m->samples, "sample", "samples"));
 	if (!entry)
 		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, name);
 	int status = check_inputs(m, entry);

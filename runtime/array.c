@@ -148,9 +148,9 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 	int64_t count = amos_elements(array->rank, array->dim);
 	if (count < 0 || offset > blob->count || count > (int64_t)((blob->count - offset) / item))
 		return amos_fail(
-		    AMOS_INPUT,
-		    "%s: truncated; expected %lld elements of %s by its header, found %lld", where,
-		    (long long)count, amos_types[array->type].name,
+		    AMOS_INPUT, "%s: truncated; expected %lld %s of %s by its header, found %lld",
+		    where, (long long)count, PLURAL(count, "element", "elements"),
+		    amos_types[array->type].name,
 		    (long long)(offset > blob->count ? 0 : (blob->count - offset) / item));
 	array->own = *blob;
 	*blob = (struct amos_blob){0};

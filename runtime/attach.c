@@ -279,9 +279,9 @@ static void describe_recordings(const struct amos_data *data, const struct amos_
 		amos_append(note, "data: %s: classes %s\n", name, r->classes);
 		return;
 	}
-	amos_append(note, "data: %s: %lld s at %lld samples per second, %lld recording%s\n", name,
-	            (long long)r->seconds, (long long)r->rate, (long long)r->n,
-	            r->n == 1 ? "" : "s");
+	amos_append(note, "data: %s: %lld s at %lld %s per second, %lld %s\n", name,
+	            (long long)r->seconds, (long long)r->rate, PLURAL(r->rate, "sample", "samples"),
+	            (long long)r->n, PLURAL(r->n, "recording", "recordings"));
 	if (r->left_out)
 		amos_append(note, "data: %s: recordings shorter than a window left out: %lld\n",
 		            name, (long long)r->left_out);
@@ -292,20 +292,20 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	free(data->note);
 	char **note = &data->note;
 	*note = strdup("");
+	int64_t batches = amos_data_batches(data), held = amos_data_held_out(data);
+	amos_append(note, "data: %lld %s", (long long)data->length,
+	            data->stream ? PLURAL(data->length, "token", "tokens")
+	                         : PLURAL(data->length, "sample", "samples"));
 	if (data->stream)
-		amos_append(note, "data: %lld tokens in windows of %lld, ", (long long)data->length,
-		            (long long)data->window);
-	else
-		amos_append(note, "data: %lld samples, ", (long long)data->length);
-	const char *what = data->stream ? "windows" : "samples";
-	amos_append(note, "%lld per batch: %lld batches to train on, %lld %s held out\n",
-	            (long long)data->batch, (long long)amos_data_batches(data),
-	            (long long)amos_data_held_out(data), what);
+		amos_append(note, " in windows of %lld", (long long)data->window);
+	amos_append(note, ", %lld per batch: %lld %s to train on, %lld %s held out\n",
+	            (long long)data->batch, (long long)batches, PLURAL(batches, "batch", "batches"),
+	            (long long)held, amos_unit(data, held));
 	int64_t left = amos_data_left(data, model);
 	if (data->train < data->length && left)
 		amos_append(note,
-		            "data: the last %lld %s held out are omitted: they fill no batch\n",
-		            (long long)left, what);
+		            "data: the last %lld %s held out %s omitted: too few for a batch\n",
+		            (long long)left, amos_unit(data, left), PLURAL(left, "is", "are"));
 	for (int i = 0; i < data->nfeeds; i++)
 		if (data->feeds[i].divide != 1)
 			amos_append(note,
@@ -351,7 +351,6 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		    amos_fail(AMOS_INPUT,
 		              "--data: %lld %s to evaluate on, fewer than one batch of %lld" HELP
 		              "supply more data, or a smaller --split or --batch",
-		              (long long)samples, data->stream ? "windows" : "samples",
-		              (long long)data->batch);
+		              (long long)samples, amos_unit(data, samples), (long long)data->batch);
 	return status ? status : write_note(data, model);
 }

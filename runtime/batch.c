@@ -140,8 +140,9 @@ int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t from, i
 	int64_t all = amos_data_eval_samples(data);
 	if (!data->exact && (samples > data->batch || samples > all - from))
 		return amos_fail(AMOS_INPUT,
-		                 "--data: %lld samples, fewer than one batch of %lld" HELP
+		                 "--data: %lld %s, fewer than one batch of %lld" HELP
 		                 "supply more data, or a smaller --batch",
-		                 (long long)(all - from), (long long)samples);
+		                 (long long)(all - from), amos_unit(data, all - from),
+		                 (long long)samples);
 	return fill_batch(data, m, (struct batch){false, from, samples});
 }

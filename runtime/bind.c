@@ -135,6 +135,11 @@ static void bind_names(int n, struct amos_input *inputs)
 		}
 }
 
+static const char *item(bool stream, int64_t n)
+{
+	return stream ? PLURAL(n, "token", "tokens") : PLURAL(n, "sample", "samples");
+}
+
 // Counts an input of `length` tokens or samples, with `window` elements per sample. Fails if its
 // length disagrees with earlier ones.
 static int count_input(struct amos_data *data, const struct amos_source *source, bool first,
@@ -142,10 +147,10 @@ static int count_input(struct amos_data *data, const struct amos_source *source,
 {
 	if (!first && (stream != data->stream || length != data->length ||
 	               (stream && window != data->window)))
-		return amos_fail(AMOS_INPUT,
-		                 "--data %s: %lld %s do not match the %lld %s of another input",
-		                 source->name, (long long)length, stream ? "tokens" : "samples",
-		                 (long long)data->length, data->stream ? "tokens" : "samples");
+		return amos_fail(
+		    AMOS_INPUT, "--data %s: expected %lld %s, as of another input; found %lld %s",
+		    source->name, (long long)data->length, item(data->stream, data->length),
+		    (long long)length, item(stream, length));
 	if (!stream && source->shift)
 		return amos_fail(
 		    AMOS_INPUT,

@@ -94,19 +94,24 @@ int64_t amos_data_eval_samples(const struct amos_data *data)
 	return held ? amos_data_held_out(data) : units(data, data->train);
 }
 
+const char *amos_unit(const struct amos_data *data, int64_t n)
+{
+	return data->stream ? PLURAL(n, "window", "windows") : PLURAL(n, "sample", "samples");
+}
+
 int amos_data_check_size(const struct amos_data *data)
 {
-	const char *what = data->stream ? "windows" : "samples";
+	int64_t train = units(data, data->train);
 	if (!amos_data_batches(data))
 		return amos_fail(AMOS_INPUT,
 		                 "--data: %lld %s to train on, fewer than one batch of %lld" HELP
 		                 "supply more data, or a smaller --batch",
-		                 (long long)units(data, data->train), what, (long long)data->batch);
+		                 (long long)train, amos_unit(data, train), (long long)data->batch);
 	if (data->train < data->length && !amos_data_held_out(data))
 		return amos_fail(AMOS_INPUT,
 		                 "--split %g: the held-out part is less than one %s" HELP
 		                 "give a smaller --split",
-		                 data->split, data->stream ? "window" : "sample");
+		                 data->split, amos_unit(data, 1));
 	return AMOS_DONE;
 }
 

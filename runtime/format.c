@@ -66,8 +66,8 @@ static int open_other(const char *path, const char *name, struct amos_arrays *to
 		array->dim[0] = (int64_t)(blob.count / item);
 		status = blob.count % item
 		             ? amos_fail(AMOS_INPUT,
-		                         "%s: %zu bytes are not a multiple of the size of %s", path,
-		                         blob.count, amos_types[type].name)
+		                         "%s: expected a multiple of %zu bytes, for %s; found %zu",
+		                         path, item, amos_types[type].name, blob.count)
 		             : amos_array_take(array, path, &blob, 0);
 	} else if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6)) {
 		status = amos_array_npy(array, path, &blob);

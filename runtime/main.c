@@ -102,8 +102,9 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	int status =
 	    amos_open_slots(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
 	if (!status && m->threads_missing && !o->quiet)
-		fprintf(stderr, "note: %lld threads could not be started\n",
-		        (long long)m->threads_missing);
+		fprintf(stderr, "note: %lld %s could not be started\n",
+		        (long long)m->threads_missing,
+		        PLURAL(m->threads_missing, "thread", "threads"));
 	if (!status && (c->checkpoint || o->keep))
 		status = open_checkpoint(c, &checkpoint);
 	if (!status && checkpoint)
@@ -209,8 +210,8 @@ static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 		return status;
 	int64_t left = amos_data_eval_samples(data) - result.eval_samples;
 	if (left && !c->options.quiet)
-		fprintf(stderr, "note: %lld samples after the last full batch are omitted\n",
-		        (long long)left);
+		fprintf(stderr, "note: %lld %s after the last full batch\n", (long long)left,
+		        PLURAL(left, "sample is omitted", "samples are omitted"));
 	print_result(&result, c->options.json);
 	return AMOS_DONE;
 }
@@ -299,8 +300,8 @@ static int verb_info(struct command *c)
 		int64_t launches = 0;
 		for (int64_t k = 0; k < e->nkernels; k++)
 			launches += !e->kernels[k].loop;
-		printf("entry     %s: %lld launches, %.1f MB of scratch\n", e->name,
-		       (long long)launches, (double)e->scratch / 1e6);
+		printf("entry     %s: %lld %s, %.1f MB of scratch\n", e->name, (long long)launches,
+		       PLURAL(launches, "launch", "launches"), (double)e->scratch / 1e6);
 	}
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];

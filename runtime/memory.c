@@ -32,8 +32,8 @@ static _Noreturn void end(size_t bytes)
 	char text[4096];
 	while (atomic_flag_test_and_set(&ending))
 		pause();
-	snprintf(text, sizeof text, "%.3000s: out of memory: cannot allocate %zu bytes\n", program,
-	         bytes);
+	snprintf(text, sizeof text, "%.3000s: out of memory: cannot allocate %zu %s\n", program,
+	         bytes, PLURAL(bytes, "byte", "bytes"));
 	amos_interrupt(text);
 }
 

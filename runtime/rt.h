@@ -287,6 +287,9 @@ bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
                       const struct amos_array *);
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any
 // entry.
+// Returns what follows a number of samples: "sample", "samples", or of a stream, "window",
+// "windows".
+const char *amos_unit(const struct amos_data *, int64_t n);
 int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
 // Appends formatted text to *text, which is allocated. If memory runs out, *text is freed and NULL
 // from then on: an open_memstream() would lose a part of the text without an error.

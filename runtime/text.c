@@ -103,9 +103,9 @@ static int tokens_of(const char *path, struct amos_blob *blob,
 			int byte = blob->at[i];
 			free(to);
 			return amos_fail(
-			    AMOS_INPUT,
-			    "%s: byte \\x%02x at %zu is not in the vocabulary of %d tokens", path,
-			    byte, i, vocabulary->count);
+			    AMOS_INPUT, "%s: byte \\x%02x at %zu is not in the vocabulary of %d %s",
+			    path, byte, i, vocabulary->count,
+			    PLURAL(vocabulary->count, "token", "tokens"));
 		}
 		to[i] = (unsigned char)t;
 	}

@@ -364,11 +364,12 @@ static int prepare(struct training *t)
 	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
 	t->more = t->left_slot < 0 ? 0 : counter(t, t->left_slot);
 	if (t->more && t->more >= t->runs && !o->resume)
-		return amos_fail(AMOS_INPUT,
-		                 "--accumulate %lld: the %lld batches of this training make no "
-		                 "update" HELP
-		                 "accumulate fewer batches, or give --steps N or more --epochs",
-		                 (long long)t->more + 1, (long long)t->runs);
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--accumulate %lld: this training makes no update: it has %lld %s" HELP
+		    "accumulate fewer batches, or give --steps N or more --epochs",
+		    (long long)t->more + 1, (long long)t->runs,
+		    PLURAL(t->runs, "batch", "batches"));
 	return AMOS_DONE;
 }
 

@@ -44,9 +44,9 @@ static int parse_format(struct wave *w, const unsigned char *at, size_t size)
 		return amos_fail(
 		    AMOS_INPUT,
 		    "%s: expected samples of 8, 16, 24 or 32 bits or floats of 32 or 64 "
-		    "bits; found WAV format %d of %d bits" HELP
+		    "bits; found WAV format %d of %d %s" HELP
 		    "convert it: ffmpeg -i FILE -c:a pcm_s16le OUT.wav",
-		    w->path, w->format, w->bits);
+		    w->path, w->format, w->bits, PLURAL(w->bits, "bit", "bits"));
 	if (!w->channels || !w->rate || little(at + 12, 2) != (uint64_t)(w->channels * w->bits / 8))
 		return amos_fail(AMOS_INPUT, "%s: corrupt WAV header", w->path);
 	return AMOS_DONE;
@@ -61,11 +61,12 @@ static int parse_data(struct wave *w, const unsigned char *at, int64_t size, siz
 		                 w->path);
 	if (bytes < 0 || (uint64_t)bytes > left)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: truncated; expected %lld bytes of samples, found %zu",
-		                 w->path, (long long)bytes, left);
+		                 "%s: truncated; expected %lld %s of samples, found %zu", w->path,
+		                 (long long)bytes, PLURAL(bytes, "byte", "bytes"), left);
 	if (size != UNKNOWN && bytes % block)
-		return amos_fail(AMOS_INPUT, "%s: corrupt WAV file: %lld bytes of samples of %lld",
-		                 w->path, (long long)bytes, (long long)block);
+		return amos_fail(AMOS_INPUT, "%s: corrupt WAV file: %lld %s of samples of %lld",
+		                 w->path, (long long)bytes, PLURAL(bytes, "byte", "bytes"),
+		                 (long long)block);
 	w->at = at;
 	w->frames = bytes / block;
 	return AMOS_DONE;
@@ -246,9 +247,10 @@ static int read_wave(struct recorder *r, const char *path, int64_t label)
 	if (!status && r->to->rate && r->to->rate != w.rate)
 		status = amos_fail(
 		    AMOS_INPUT,
-		    "%s: expected %lld samples per second, found %lld" HELP
+		    "%s: expected %lld %s per second, found %lld" HELP
 		    "amosc does not resample; convert it: ffmpeg -i FILE -ar %lld OUT.wav",
-		    path, (long long)r->to->rate, (long long)w.rate, (long long)r->to->rate);
+		    path, (long long)r->to->rate, PLURAL(r->to->rate, "sample", "samples"),
+		    (long long)w.rate, (long long)r->to->rate);
 	if (!status)
 		status = append(r, &w, label);
 	r->to->rate = w.rate;

@@ -48,9 +48,9 @@ static int count_windows(const struct amos_opened *from, int64_t size, int64_t s
 	memcpy(array->dim + 2, from->array.dim + 1,
 	       sizeof *array->dim * (size_t)(from->array.rank - 1));
 	return count ? AMOS_DONE
-	             : amos_fail(AMOS_INPUT,
-	                         "windows(): expected at least %lld elements, found %lld%s",
-	                         (long long)size, (long long)from->array.dim[0],
+	             : amos_fail(AMOS_INPUT, "windows(): expected at least %lld %s, found %lld%s",
+	                         (long long)size, PLURAL(size, "element", "elements"),
+	                         (long long)from->array.dim[0],
 	                         r->n > 1 ? " in recordings that are all shorter" : "");
 }
 

@@ -656,7 +656,8 @@ static Build *with_indices(const char *op, int rank, const int64_t *dims, const 
 static void test_indices(void)
 {
 	const int64_t wide[] = {2, 4}, five[] = {5}, at[] = {0, 1, 2, 3, 4};
-	rejected(with_indices("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
+	rejected(with_indices("GatherElements", 2, wide, (int64_t[8]){0}),
+	         "along axis 1, the indices have size");
 	rejected(with_indices("ScatterND", 0, NULL, at), "tuples");
 	rejected(with_indices("Gather", 1, five, at), "index 2");
 	const double reversed[] = {4, 5, 6, 1, 2, 3};

@@ -443,7 +443,7 @@ static void wrong_types(void)
 	     I(1, 2, 1),
 	     1,
 	     {X(2)},
-	     "axis 0 has size 2; 2 elements from 1 by steps of 1 exceed it"},
+	     "axis 0 has size 2, exceeded by 2 elements from 1 by steps of 1"},
 	    {O_expand, I(3), 1, {X(2)}, "axis 0 is 2 and cannot become 3"},
 	    {O_pad, I(-1, 0), 1, {X(2)}, "negative padding"},
 	    {O_window, I(0, 1, 1, 0, 1, 0, 1), 1, {X(2)}, "stride 0"},

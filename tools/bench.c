@@ -368,9 +368,10 @@ static void print_bench(const Bench *b)
 	if (u->key)
 		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * u->seconds,
 		       100 * u->bytes / u->seconds / b->peak.bytes);
-	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak; %d steps of %.3f to %.3f ms\n",
+	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak; %d %s of %.3f to %.3f ms\n",
 	       1e3 * s->median, 1e-9 * b->flops / s->median,
-	       100 * b->flops / s->median / b->peak.flops, s->count, 1e3 * s->least, 1e3 * s->most);
+	       100 * b->flops / s->median / b->peak.flops, s->count,
+	       PLURAL(s->count, "step", "steps"), 1e3 * s->least, 1e3 * s->most);
 	printf("memory %s\n", bytes_text(b->session->arena, (double)b->open->memory.total));
 	for (int i = 0; i < b->peers.count; i++)
 		print_peer(b, &b->peers.at[i]);

@@ -18,7 +18,8 @@ static void report(const Program *program, const char *out)
 		print_json(json_pack("{so si so ss}", "out", json_text(out), "kernels", kernels,
 		                     "targets", targets, "chosen", program->note));
 	} else if (!chosen(session, OPT_quiet)) {
-		printf("%s%s: %d kernels for", program->note, out, kernels);
+		printf("%s%s: %d %s for", program->note, out, kernels,
+		       PLURAL(kernels, "kernel", "kernels"));
 		for (int v = 0; v < program->variants; v++)
 			printf("%s %s", v ? "," : "", variant_name(program, v));
 		putchar('\n');

@@ -17,10 +17,8 @@ void verb_eval(Session *session)
 	need_done(amos_evaluate_data(open, data, &r));
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;
 	if (left)
-		tell(session,
-		     "amosc: warning: --data: %lld samples after the last complete batch are "
-		     "omitted\n",
-		     (long long)left);
+		tell(session, "amosc: warning: --data: after the last complete batch, %lld %s\n",
+		     (long long)left, PLURAL(left, "sample is omitted", "samples are omitted"));
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so so so sI}", "model", json_text(session->path), "loss",
 		                     number_json(r.eval_loss), "accuracy",

@@ -59,5 +59,6 @@ void verb_export(Session *session)
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
 		                     (json_int_t)from->point.step));
 	else if (!chosen(session, OPT_quiet))
-		printf("%s: %d tensors of step %lld\n", out, count, (long long)from->point.step);
+		printf("%s: %d %s of step %lld\n", out, count, PLURAL(count, "tensor", "tensors"),
+		       (long long)from->point.step);
 }

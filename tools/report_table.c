@@ -108,8 +108,8 @@ const char *title_of(Arena *arena, const Report *report)
 {
 	int unsure = (int)json_array_size(json_object_get(report->json, "unresolved"));
 	int all = (int)json_array_size(json_object_get(report->json, "params"));
-	return format(arena, "%s: %d parameters, %d unsure", text_at(report->json, "model"), all,
-	              unsure);
+	return format(arena, "%s: %d %s, %d unsure", text_at(report->json, "model"), all,
+	              PLURAL(all, "parameter", "parameters"), unsure);
 }
 
 const char *input_line(Arena *arena, const json_t *input)

@@ -69,8 +69,10 @@ static void print_program(const Session *session, Program *p, const struct amos 
 	const char *how = p->object->cached
 	                      ? "from the cache"
 	                      : format(arena, "compiled in %.2f s", p->object->seconds);
-	tell(session, "%lld parameters; %d kernels %s; %lld thread%s\n", (long long)parameters,
-	     p->object->kernels, how, threads, threads == 1 ? "" : "s");
+	tell(session, "%lld %s; %d %s %s; %lld %s\n", (long long)parameters,
+	     PLURAL(parameters, "parameter", "parameters"), p->object->kernels,
+	     PLURAL(p->object->kernels, "kernel", "kernels"), how, threads,
+	     PLURAL(threads, "thread", "threads"));
 }
 
 // After what compiling needed was given back.

@@ -189,8 +189,8 @@ static void check_once(const Def *all, const Def *d)
 	for (; all; all = all->next)
 		for (int nin = d->nin; nin >= 0 && accepts(d, nin); nin--)
 			if (accepts(all, nin))
-				fail(d->place, "%s with %d operands is defined twice", d->name,
-				     nin);
+				fail(d->place, "%s with %d %s is defined twice", d->name, nin,
+				     PLURAL(nin, "operand", "operands"));
 }
 
 // Those about a primitive stay in the order of the page, because the first that fits is used.
@@ -319,7 +319,8 @@ void book_run(Graph *g, const Host *host, const char *def, int nin, const Ref *i
 {
 	const Def *d = g->book ? find_def(g->book, def, nin) : NULL;
 	if (!d)
-		fail(def, "the book defines no %s with %d operands", def, nin);
+		fail(def, "the book defines no %s with %d %s", def, nin,
+		     PLURAL(nin, "operand", "operands"));
 	Item var[d->nvar + 1], *attr = var + d->nin, result[nout + 1];
 	const char **names = d->names + d->nin; // of the attributes
 	Scope s = {.g = g, .book = g->book, .where = def, .host = host};

@@ -159,8 +159,9 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 {
 	const Prim *prim = &prims[e->op];
 	if ((prim->arity >= 0 && e->nin != prim->arity) || (prim->arity < 0 && e->nin == 0))
-		fail(scope_where(s), "%s: expected %d operands, found %d", prim->name,
-		     MAX(prim->arity, 1), e->nin);
+		fail(scope_where(s), "%s: expected %d %s, found %d", prim->name,
+		     MAX(prim->arity, 1), PLURAL(MAX(prim->arity, 1), "operand", "operands"),
+		     e->nin);
 	bool value = (prim->cls != C_map && prim->cls != C_reduce) || e->op == O_cast;
 	if (value && !s->g)
 		fail(scope_where(s), "%s needs a value, found only numbers", prim->name);
@@ -566,7 +567,8 @@ static Item call_function(Scope *s, const Expr *e)
 	for (int i = 0; signature[i]; i++) {
 		bool attr = strchr("NLA", signature[i]);
 		if (!attr && nin >= e->nin)
-			fail(scope_where(s), "%s: expected more than %d operands", e->name, e->nin);
+			fail(scope_where(s), "%s: expected more than %d %s", e->name, e->nin,
+			     PLURAL(e->nin, "operand", "operands"));
 		if (!attr)
 			in[i] = eval_item(s, e->in[nin++]);
 		else if (i - nin < e->nattr)
@@ -597,7 +599,8 @@ void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 	if (inner.depth > DEPTH)
 		fail(d->place, "%s: definitions more than %d deep", d->name, DEPTH);
 	if (nout > d->nresult)
-		fail(d->place, "%s: expected %d results, found %d", d->name, nout, d->nresult);
+		fail(d->place, "%s: expected %d %s, found %d", d->name, nout,
+		     PLURAL(nout, "result", "results"), d->nresult);
 	int first = d->nvar - d->nlocal;
 	for (int k = 0; k < d->nlocal; k++)
 		var[first + k] = eval_item(&inner, d->local[k]);
@@ -611,8 +614,8 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 	Item out, var[d->nvar + 1], *attr = var + d->nin;
 	Scope inner = inside(s, d, var);
 	if (e->nattr > d->nattr)
-		fail(scope_where(s), "%s: expected %d attributes, found %d", d->name, d->nattr,
-		     e->nattr);
+		fail(scope_where(s), "%s: expected %d %s, found %d", d->name, d->nattr,
+		     PLURAL(d->nattr, "attribute", "attributes"), e->nattr);
 	for (int k = 0; k < d->nin; k++)
 		var[k] = k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
 	for (int k = 0; k < d->nattr; k++) {
@@ -639,7 +642,8 @@ static Item eval_call(Scope *s, const Expr *e)
 	if (d)
 		return call_def(s, d, e);
 	if (!s->host || !s->host->call(s, e, &out))
-		fail(scope_where(s), "unknown function %s of %d operands", e->name, e->nin);
+		fail(scope_where(s), "unknown function %s of %d %s", e->name, e->nin,
+		     PLURAL(e->nin, "operand", "operands"));
 	return out;
 }
 

@@ -427,8 +427,8 @@ static int64_t integer_of(const Scope *s, Op op, const Item *item)
 int64_t wrap_axis(const Scope *s, int64_t axis, int rank)
 {
 	if (axis < -rank || axis >= MAX(rank, 1))
-		fail(scope_where(s), "axis %lld, but the operand has %d dimensions",
-		     (long long)axis, rank);
+		fail(scope_where(s), "axis %lld, but the operand has rank %d", (long long)axis,
+		     rank);
 	return axis < 0 ? axis + rank : axis;
 }
 
@@ -445,8 +445,8 @@ Attr attr_join(const Scope *s, Op op, int rank, int nitem, const Item *item)
 	int nlist = 0;
 	Attr attr = {0};
 	if (nitem != (int)strlen(layout))
-		fail(scope_where(s), "%s: expected %d attributes, found %d", prims[op].name,
-		     (int)strlen(layout), nitem);
+		fail(scope_where(s), "%s: expected %zu %s, found %d", prims[op].name,
+		     strlen(layout), PLURAL(strlen(layout), "attribute", "attributes"), nitem);
 	for (int k = 0; k < nitem; k++) {
 		if (layout[k] == 'x') {
 			attr.x = item_number(s, prims[op].name, &item[k]);

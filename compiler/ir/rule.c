@@ -174,8 +174,8 @@ static Rule apply_case(Arena *arena, const Rule *r, const Expr *call, const Rule
 	Substitutions given = {0}, found = {0};
 	const Expr *head = form->left;
 	if (call->nin != head->nin)
-		fail(r->place, "%s: found %d operands, expected %d", call->name, call->nin,
-		     head->nin);
+		fail(r->place, "%s: found %d %s, expected %d", call->name, call->nin,
+		     PLURAL(call->nin, "operand", "operands"), head->nin);
 	for (int k = 0; k < head->nin; k++)
 		if (head->in[k]->kind == X_name)
 			PUSH(arena, given,

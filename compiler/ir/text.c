@@ -366,8 +366,8 @@ static Ref read_loop(Reader *r, Lexer *l, const char *place, const Expr *e)
 	}
 	LoopInfo loop = loop_of(&(Val){.attr = &attr, .data = inner.g});
 	if (loop_operands(&loop) != e->nin)
-		fail(place, "found %d operands, expected %d for this body", e->nin,
-		     loop_operands(&loop));
+		fail(place, "found %d %s, expected %d for this body", e->nin,
+		     PLURAL(e->nin, "operand", "operands"), loop_operands(&loop));
 	return put_loop(r->g, &loop, in);
 }
 

@@ -130,7 +130,8 @@ void type_of(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem *el
 {
 	Case c = {g, op, nin, in, attr, NULL};
 	if (prims[op].arity >= 0 && nin != prims[op].arity)
-		wrong(&c, "expected %d operands, found %d", prims[op].arity, nin);
+		wrong(&c, "expected %d %s, found %d", prims[op].arity,
+		      PLURAL(prims[op].arity, "operand", "operands"), nin);
 	if (prims[op].arity < 0 && nin < 1)
 		wrong(&c, "expected operands");
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))

@@ -10,7 +10,8 @@
 static void check_count(const Case *c, int expected)
 {
 	if (c->attr->n != expected)
-		wrong(c, "attribute: expected %d numbers, found %d", expected, c->attr->n);
+		wrong(c, "attribute: expected %d %s, found %d", expected,
+		      PLURAL(expected, "number", "numbers"), c->attr->n);
 }
 
 static void check_size(const Case *c, const Shape *shape)
@@ -112,9 +113,9 @@ static Shape shape_reshaped(const Case *c)
 	Shape shape = dims_shape(c, 0);
 	int64_t found = count_of(&operand(c, 0)->shape), expected = count_of(&shape);
 	if (found != expected)
-		wrong(c, "%s holds %lld elements, the operand %lld",
+		wrong(c, "%s holds %lld %s, the operand %lld",
 		      shape_text(c->g->arena, operand(c, 0)->type, &shape), (long long)expected,
-		      (long long)found);
+		      PLURAL(expected, "element", "elements"), (long long)found);
 	return shape;
 }
 
@@ -122,7 +123,7 @@ static Shape shape_expanded(const Case *c)
 {
 	Shape shape = dims_shape(c, 0), from = operand(c, 0)->shape;
 	if (shape.rank != from.rank)
-		wrong(c, "found %d axes, expected %d as in the operand", shape.rank, from.rank);
+		wrong(c, "found rank %d, expected %d as in the operand", shape.rank, from.rank);
 	for (int a = 0; a < shape.rank; a++)
 		if (from.dim[a] != 1 && from.dim[a] != shape.dim[a])
 			wrong(c, "axis %d is %lld and cannot become %lld", a,
@@ -158,11 +159,12 @@ static Shape shape_sliced(const Case *c)
 		__int128 last = start + (__int128)(count - 1) * step;
 		if (count < 0 || step == 0 ||
 		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
-			wrong(c,
-			      "axis %d has size %lld; %lld elements from %lld by steps of %lld "
-			      "exceed it",
-			      a, (long long)size, (long long)count, (long long)start,
-			      (long long)step);
+			wrong(
+			    c,
+			    "axis %d has size %lld, exceeded by %lld %s from %lld by steps of %lld",
+			    a, (long long)size, (long long)count,
+			    PLURAL(count, "element", "elements"), (long long)start,
+			    (long long)step);
 		shape.dim[a] = count;
 	}
 	return shape;
@@ -216,7 +218,7 @@ static Shape shape_joined(const Case *c)
 	for (int k = 1; k < c->nin; k++) {
 		const Shape *more = &operand(c, k)->shape;
 		if (more->rank != shape.rank)
-			wrong(c, "operand %d has %d axes, the first %d", k, more->rank, shape.rank);
+			wrong(c, "operand %d has rank %d, the first %d", k, more->rank, shape.rank);
 		for (int a = 0; a < shape.rank; a++)
 			if (a != axis && more->dim[a] != shape.dim[a])
 				wrong(c, "axis %d of operand %d is %lld, of the first %lld", a, k,

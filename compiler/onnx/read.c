@@ -106,8 +106,8 @@ static void fail_if_problems(Reader *r)
 	for (int i = 0; i < r->problems.count; i++)
 		say(&all, "\n%s", problem_text(r->arena, &r->problems.at[i]));
 	if (all.count)
-		fail(r->model->path, "%d error%s%s", r->problems.count,
-		     r->problems.count == 1 ? "" : "s", all.at);
+		fail(r->model->path, "%d %s%s", r->problems.count,
+		     PLURAL(r->problems.count, "error", "errors"), all.at);
 }
 
 const Problems *problems_of(const File *file)

@@ -193,9 +193,10 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 	int64_t length = external_number(t, where, "length", wanted < 0 ? rest : wanted);
 	if (wanted >= 0 && length != wanted)
 		fail(where,
-		     "external data of '%s' has %lld bytes; expected %lld by its "
+		     "external data of '%s' has %lld %s; expected %lld by its "
 		     "shape" HELP EXPORT_AGAIN,
-		     t->name, (long long)length, (long long)wanted);
+		     t->name, (long long)length, PLURAL(length, "byte", "bytes"),
+		     (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
 		fail(where,
 		     "external data of '%s' ends at byte %llu of '%s', which has %zu" HELP
@@ -272,9 +273,9 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 		found = typed_field(arena, where, t, bits);
 	if ((int64_t)found.count != wanted)
 		fail(where,
-		     "tensor '%s' has %zu bytes of data; expected %lld by its "
+		     "tensor '%s' has %zu %s of data; expected %lld by its "
 		     "shape" HELP EXPORT_AGAIN,
-		     t->name, found.count, (long long)wanted);
+		     t->name, found.count, PLURAL(found.count, "byte", "bytes"), (long long)wanted);
 	return found;
 }
 

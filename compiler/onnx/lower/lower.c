@@ -175,8 +175,10 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 {
 	NameScope *s = new_space(c->r, c->space);
 	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
-		invalid_node(c, "its graph has %zu inputs and %zu outputs, the node %d and %d",
-		             graph->n_input, graph->n_output, nin, nout);
+		invalid_node(c, "its graph has %zu %s and %zu %s, the node %d and %d",
+		             graph->n_input, PLURAL(graph->n_input, "input", "inputs"),
+		             graph->n_output, PLURAL(graph->n_output, "output", "outputs"), nin,
+		             nout);
 	for (size_t i = 0; i < graph->n_input; i++)
 		bind_name(c->r, s, graph->input[i]->name, in[i]);
 	bind_weights(c->r, s, graph);

@@ -193,8 +193,7 @@ const int64_t *ints_of(Call *c, int k, const char *name, int *n)
 int64_t axis_of(const Call *c, int64_t axis, int rank)
 {
 	if (axis < -rank || axis >= MAX(rank, 1))
-		invalid_node(c, "axis %lld, but the input has %d dimensions", (long long)axis,
-		             rank);
+		invalid_node(c, "axis %lld, but the input has rank %d", (long long)axis, rank);
 	return axis < 0 ? axis + rank : axis;
 }
 

@@ -350,10 +350,10 @@ void note_roles(Reader *r)
 	}
 	if (fused)
 		note(r,
-		     "BatchNormalization was folded into %d operators by the exporter: the network "
+		     "BatchNormalization was folded into %d %s by the exporter: the network "
 		     "trains without it; export in training mode with optimize=False (older: "
 		     "do_constant_folding=False)",
-		     fused);
+		     fused, PLURAL(fused, "operator", "operators"));
 	if (r->file->training)
 		note(r, "%s", r->file->training);
 	Table *held = table_new(r->arena); // by initializer: the parameters in it

@@ -241,8 +241,8 @@ static int check_most(const Call *c, const char *what, size_t n, char *const *na
 	while (n && !name[n - 1][0])
 		n--;
 	if ((int)n > most && !strpbrk(formals, "+*"))
-		unsupported_node(c, EXPORT_AGAIN, "%d %ss; expected at most %d", (int)n, what,
-		                 most);
+		unsupported_node(c, EXPORT_AGAIN, "%d %s%s; expected at most %d", (int)n, what,
+		                 PLURAL(n, "", "s"), most);
 	return (int)n;
 }
 

@@ -133,7 +133,8 @@ void lower_steps(Call *c)
 {
 	int kinds = c->variant, n = (c->nin - 2) / kinds, nout = kinds - 1;
 	if (n < 1 || c->nin != 2 + kinds * n || c->nout > nout * n)
-		invalid_node(c, "%d inputs and %d outputs", c->nin, c->nout);
+		invalid_node(c, "%d %s and %d %s", c->nin, PLURAL(c->nin, "input", "inputs"),
+		             c->nout, PLURAL(c->nout, "output", "outputs"));
 	for (int i = 0; i < n; i++) {
 		Call step = *c;
 		Ref in[6] = {c->in[0], c->in[1]}, out[3] = {0};
@@ -388,7 +389,7 @@ static Item fn_element(Call *c, Scope *s, const Expr *e)
 	const Ref *entry = entries_of(c, call_input(s, e, 0), "", &n);
 	int64_t i = call_integer(s, e, 0);
 	if (!entry || i >= n)
-		invalid_node(c, "%d numbers; expected more", n);
+		invalid_node(c, "%d %s; expected more", n, PLURAL(n, "number", "numbers"));
 	return ref_item(entry[i]);
 }
 

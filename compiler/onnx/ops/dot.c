@@ -17,7 +17,8 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		dots += *p == '.';
 	}
 	if (dots && dots != 3)
-		invalid_node(c, "the equation has %d dots in an input; an ellipsis has 3", dots);
+		invalid_node(c, "the equation has %d %s in an input; an ellipsis has 3", dots,
+		             PLURAL(dots, "dot", "dots"));
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
@@ -32,7 +33,8 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 	}
 	label[n] = 0;
 	if (n != rank)
-		invalid_node(c, "the equation names %d axes of an input that has %d", n, rank);
+		invalid_node(c, "the equation names %d %s of an input that has %d", n,
+		             PLURAL(n, "axis", "axes"), rank);
 }
 
 // An index repeated within one operand is a diagonal: with its two axes last and taken as one,

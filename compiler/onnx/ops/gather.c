@@ -160,8 +160,8 @@ static Ref wrap_index(Call *c, Ref x, Ref index, int axis)
 	for (int64_t i = 0; i < count; i++) {
 		int64_t at = const_int_at(v, i);
 		if (at < -n || at >= n)
-			invalid_node(c, "index %lld, but the axis has %lld entries", (long long)at,
-			             (long long)n);
+			invalid_node(c, "index %lld, but the axis has %lld %s", (long long)at,
+			             (long long)n, PLURAL(n, "entry", "entries"));
 		wrapped[i] = at < 0 ? at + n : at;
 	}
 	return put_const(g, E_i64, v->shape, wrapped);
@@ -198,11 +198,11 @@ static Ref meant_elements(Call *c)
 	Shape s = in_val(c, 0)->shape, at = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
 	if (at.rank != s.rank)
-		invalid_node(c, "indices of %d dimensions into %d", at.rank, s.rank);
+		invalid_node(c, "the indices have rank %d, the input %d", at.rank, s.rank);
 	for (int a = 0; a < s.rank; a++)
 		if (a != axis && at.dim[a] > s.dim[a])
-			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
-			             (long long)at.dim[a], a, (long long)s.dim[a]);
+			invalid_node(c, "along axis %d, the indices have size %lld, the input %lld",
+			             a, (long long)at.dim[a], (long long)s.dim[a]);
 	Ref index = wrap_index(c, c->in[0], c->in[1], axis);
 	int64_t stride[RANK], step[RANK], count = count_of(&at);
 	row_strides(&s, stride);
@@ -314,7 +314,8 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 	int last = val(g, index)->shape.rank - 1;
 	int k = (int)val(g, index)->shape.dim[last];
 	if (first + k > s->rank)
-		invalid_node(c, "index tuples of %d into %d dimensions", k, s->rank);
+		invalid_node(c, "index tuples of %d into %d %s", k, s->rank,
+		             PLURAL(s->rank, "dimension", "dimensions"));
 	Shape at = val(g, index)->shape;
 	at.rank--;
 	Ref sum = put_broadcast(g, put_num(g, E_i64, 0), at);
@@ -361,8 +362,8 @@ void lower_gather_nd(Call *c)
 		invalid_node(c, "batch_dims %d", batch);
 	for (int a = 0; a < batch; a++)
 		if (is.dim[a] != s.dim[a])
-			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
-			             (long long)is.dim[a], a, (long long)s.dim[a]);
+			invalid_node(c, "along axis %d, the indices have size %lld, the input %lld",
+			             a, (long long)is.dim[a], (long long)s.dim[a]);
 	int k = (int)is.dim[is.rank - 1];
 	Ref at = tuple_positions(c, &s, batch, index);
 	int64_t inner = 1;

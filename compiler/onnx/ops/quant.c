@@ -33,8 +33,8 @@ static const uint8_t *constant_bytes(Call *c, int k, int64_t count)
 	int64_t n = count_of(&v->shape);
 	uint8_t *bytes = NEWS(c->r->arena, uint8_t, n + 1);
 	if (n != count)
-		invalid_node(c, "input %d ('%s') has %lld bytes; expected %lld", k,
-		             c->node->input[k], (long long)n, (long long)count);
+		invalid_node(c, "input %d ('%s') has %lld %s; expected %lld", k, c->node->input[k],
+		             (long long)n, PLURAL(n, "byte", "bytes"), (long long)count);
 	for (int64_t i = 0; i < n; i++)
 		bytes[i] = (uint8_t)const_int_at(v, i);
 	return bytes;

@@ -26,9 +26,8 @@ void lower_reshape(Call *c)
 			             (long long)want[a].most, a);
 		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
-			invalid_node(c,
-			             "dimension %d is to be copied from an input of %d dimensions",
-			             a, x->shape.rank);
+			invalid_node(c, "dimension %d is to be copied from an input of rank %d", a,
+			             x->shape.rank);
 		if (copy)
 			want[a] = size_along(c->g, c->in[0], a);
 	}

@@ -128,7 +128,8 @@ void lower_split(Call *c)
 		             (long long)attr_int(c, "num_outputs", 0), c->nout);
 	const int64_t *sizes = ints_of(c, 1, "split", &n);
 	if (sizes && n != c->nout)
-		invalid_node(c, "%d sizes for %d results", n, c->nout);
+		invalid_node(c, "%d %s for %d %s", n, PLURAL(n, "size", "sizes"), c->nout,
+		             PLURAL(c->nout, "result", "results"));
 	split_axis(c, axis, c->nout, sizes, (d + c->nout - 1) / MAX(c->nout, 1), c->out);
 }
 
@@ -140,7 +141,7 @@ void lower_concat(Call *c)
 	for (int k = 0; k < c->nin; k++) {
 		const Val *v = in_val(c, k);
 		if (v->shape.rank != rank)
-			invalid_node(c, "inputs of %d and %d dimensions", rank, v->shape.rank);
+			invalid_node(c, "inputs of rank %d and %d", rank, v->shape.rank);
 		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
 			x[n++] = c->in[k];
 	}
@@ -166,7 +167,8 @@ void lower_qlinear_concat(Call *c)
 	int n = (c->nin - 2) / 3;
 	Ref in[n + 1], out[c->nout + 1];
 	if (n < 1 || c->nin != 2 + 3 * n)
-		invalid_node(c, "%d inputs; expected 2, and 3 for each value", c->nin);
+		invalid_node(c, "%d %s; expected 2, and 3 for each value", c->nin,
+		             PLURAL(c->nin, "input", "inputs"));
 	for (int k = 0; k < n; k++)
 		in[k] = book_call1(g, "real", 3, c->in + 2 + 3 * k, 0, NULL);
 	Call concat = *c;
