@@ -33,6 +33,12 @@ int amos_all_read(FILE *, const char *path);
 // -1: none.
 int amos_index(const char *name, const void *items, int64_t count, size_t size);
 
+// ---- amx.c: the matrix registers of AMX ------------------------------------------------
+
+// True if the system lets all threads of this process use them from now on. Signal frames are
+// larger then: sigaltstack(2) refuses stacks for which they are too large.
+bool amos_permit_amx(void);
+
 // ---- half.c: 16-bit floats -------------------------------------------------------------
 
 double amos_from_f16(uint16_t), amos_from_bf16(uint16_t);

@@ -29,12 +29,18 @@ static void choose_tile(Tiling *d)
 	const Machine *machine = d->t->machine;
 	Sched *s = d->t->sched;
 	int64_t high = machine->rows, wide = machine->vectors, width = machine->lanes;
-	int64_t vectors = ceil_div(d->p.n, width);
-	if (d->t->tuning->wider) { // as many sums, fewer rows
+	int64_t vectors = ceil_div(d->p.n, width), longest = machine->depth;
+	s->unroll = machine->unroll * d->t->tuning->unroll;
+	if (d->p.matrix) { // eight registers, two of b; a strip and a panel fit in L1
+		high = 2 * d->p.matrix;
+		wide = MIN(vectors, 2);
+		longest = machine->l1 / (2 * high * d->p.bytes);
+		s->unroll = d->p.matrix;
+	} else if (d->t->tuning->wider) { // as many sums, fewer rows
 		wide += d->t->tuning->wider;
 		high = (machine->registers - 1 - wide) / wide;
 	}
-	if (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide)) {
+	if (!d->p.matrix && (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide))) {
 		high = machine->narrow;
 		wide = 1;
 	}
@@ -42,11 +48,9 @@ static void choose_tile(Tiling *d)
 	// Wider elements take more registers.
 	d->high = MAX(1, (high * wide + wide) / s->vectors - 1);
 	s->height = ceil_div(d->p.m, ceil_div(d->p.m, d->high));
-	s->unroll = machine->unroll * d->t->tuning->unroll;
-	int64_t blocks = ceil_div(d->p.steps, machine->depth);
-	int64_t grain = blocks > 1 ? MAX(width, machine->unroll) : machine->unroll;
+	int64_t blocks = ceil_div(d->p.steps, longest), unit = MAX(machine->unroll, d->p.matrix);
+	int64_t grain = blocks > 1 ? MAX(width, unit) : unit;
 	s->depth = ceil_div(ceil_div(d->p.steps, blocks), grain) * grain;
-	update(d);
 }
 
 // ---- windows --------------------------------------------------------------------------
@@ -63,9 +67,11 @@ static void choose_lines(Tiling *d)
 	for (int64_t run = 1; run <= MIN(d->high, width); run++)
 		for (int64_t n = 1; n == 1 || (run == width && n <= lines && n * run <= d->high);
 		     n++) {
-			int64_t strips = ceil_div(width, run) * ceil_div(lines, n);
-			int64_t cost = strips * (n * run + LOAD);
-			if (cost >= least_cost)
+			int64_t strips = ceil_div(width, run) * ceil_div(lines, n), rows = n * run;
+			if (d->p.matrix) // registers of rows of one line
+				rows = n * ceil_div(run, d->p.matrix) * d->p.matrix;
+			int64_t cost = strips * (rows + LOAD);
+			if (cost >= least_cost || rows > d->high)
 				continue;
 			least_cost = cost;
 			s->run = run;
@@ -82,8 +88,12 @@ static void choose_steps(Tiling *d, int64_t most)
 	for (int i = 0; i < step->n && s->depth == step->at[i].each; i++) {
 		int64_t digits = MAX(1, MIN(step->at[i].extent, most / step->at[i].each));
 		digits = ceil_div(step->at[i].extent, ceil_div(step->at[i].extent, digits));
+		if (d->p.matrix && i == 0)
+			digits = ceil_div(digits, d->p.matrix) * d->p.matrix;
 		s->depth *= digits;
 	}
+	if (d->p.matrix)
+		return;
 	int64_t inner = MAX(1, step->at[0].extent - d->p.line % d->p.fold);
 	int64_t unroll = d->t->machine->unroll * d->t->tuning->unroll;
 	s->unroll = MIN(inner, unroll);
@@ -142,11 +152,21 @@ static void choose_group(Tiling *d)
 static void choose_a(Tiling *d)
 {
 	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
+	enum { FEW = 128 }; // columns by which packing every window is not worth it
 	Sched *s = d->t->sched;
 	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
-		s->a = W_patch;
-		choose_lines(d);
-		return;
+		int rank = val(d->t->graph, d->patch.from)->shape.rank;
+		bool fits = !d->p.matrix || fits_matrix(&d->patch, rank, d->p.matrix);
+		if (!fits && d->p.n < FEW) {
+			d->p.matrix = 0;
+			choose_tile(d);
+			fits = true;
+		}
+		if (fits) {
+			s->a = W_patch;
+			choose_lines(d);
+			return;
+		}
 	}
 	Stride a = d->stride[0];
 	int64_t bytes = elems[val(d->t->graph, d->v->in[0])->type].bytes;
@@ -321,6 +341,7 @@ void tile_product(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	update(&d);
 	choose_tile(&d);
+	update(&d);
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
@@ -342,7 +363,8 @@ void tile_product(Scheduler *t)
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	s->b_shared = is_shared(&d, 1, (Packing)s->b, d.p.down);
-	if (((rows && a.down) || s->a_shared) && s->panels > 1 && !tuning->still)
+	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
+	if (next && !d.p.matrix && s->panels > 1 && !tuning->still)
 		s->a_ahead =
 		    ceil_div(s->a_shared && s->a == W_copy ? d.p.a_step : s->height, s->panels);
 	update(&d);

@@ -121,7 +121,11 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
 	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
-	if ((tile + s->vectors + 1) * registers > m->registers)
+	int64_t line = s->a == W_patch ? s->run : s->height;
+	if (z.matrix && (s->vectors > 2 || s->unroll != z.matrix ||
+	                 s->height / line * ceil_div(line, z.matrix) > 2))
+		fail(p->name, "kernel %d: a tile of other sizes than matrix registers have", k);
+	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
 	if (s->parts > 1 && (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks))

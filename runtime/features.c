@@ -111,6 +111,13 @@ static bool lists(const char *needs, char sign, const char *name)
 	return false;
 }
 
+// True unless the model needs matrix registers that the system does not permit. Only models that
+// need them ask.
+static bool is_permitted(const struct amos_model *m)
+{
+	return !lists(m->needs, '+', "amx-tile") || amos_permit_amx();
+}
+
 const struct amos_model *amos_best(const struct amos_model *model)
 {
 	bool has[COUNT(features)];
@@ -121,7 +128,7 @@ const struct amos_model *amos_best(const struct amos_model *model)
 		bool fits = true;
 		for (int i = 0; i < COUNT(features); i++)
 			fits &= !lists(m->needs, has[i] ? '-' : '+', features[i].name);
-		best = fits ? m : best;
+		best = fits && is_permitted(m) ? m : best;
 	}
 	return best;
 }
@@ -139,8 +146,10 @@ int amos_check_cpu(const struct amos_model *model)
 			snprintf(missing + end, sizeof missing - end, "%s%s", end ? ", " : "",
 			         features[i].name);
 	}
-	if (!*missing)
+	if (!*missing && is_permitted(model))
 		return AMOS_DONE;
+	if (!*missing)
+		snprintf(missing, sizeof missing, "amx-tile, which the system does not permit");
 	best_target(target, sizeof target, has);
 	return amos_fail(AMOS_INPUT,
 	                 "%s: compiled for a CPU with more features than this one; missing: %s" HELP

@@ -286,14 +286,14 @@ static const double *expected_errors(Arena *arena, const Graph *g, const Array *
 	                        : NEWS(arena, double, g->outs.count);
 }
 
-static int check(const struct Case *c, const char *mask, bool narrow)
+static int check(const struct Case *c, const char *name, const char *mask, bool narrow)
 {
 	Arena *arena = arena_new();
 	Graph *read = parse_graph(arena, c->name, c->text, book_builtin());
-	const Target *target = target_named(arena, "cpu", mask);
+	const Target *target = target_named(arena, name, mask);
 	const Graph *g = narrow ? narrowed(arena, read, target) : read;
 	const char *what =
-	    format(arena, "%s%s [%s]", c->name, narrow ? " in bf16" : "", mask ? mask : "");
+	    format(arena, "%s%s [%s%s]", c->name, narrow ? " in bf16" : "", name, mask ? mask : "");
 	const Array *slot = small_slots(arena, g);
 	const double *error = graph_errors(arena, g, slot, target, what);
 	const double *expected = expected_errors(arena, g, slot);
@@ -320,7 +320,12 @@ int main(int argc, char **argv)
 		for (int i = 0; i < COUNT(cases) && mask_applies(arena, masks[m / 2]); i++) {
 			if (argc > 1 && strcmp(argv[1], cases[i].name))
 				continue;
-			failed += check(&cases[i], masks[m / 2], m % 2);
+			failed += check(&cases[i], "cpu", masks[m / 2], m % 2);
+			tried++;
+		}
+	for (int i = 0; i < COUNT(cases) && mask_applies(arena, "-avx512f"); i++)
+		if (argc == 1 || !strcmp(argv[1], cases[i].name)) {
+			failed += check(&cases[i], "amx:host", NULL, true);
 			tried++;
 		}
 	arena_free(arena);

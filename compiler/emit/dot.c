@@ -304,7 +304,8 @@ static void product(Dot *d)
 		d->sums = element(d, work_memory(g, d->p.part_offset),
 		                  sum_of(g, times(g, part, d->p.part_size), d->first_column));
 	} else {
-		choose_streams(d);
+		if (!d->p.matrix)
+			choose_streams(d);
 		d->sums = local_memory(g, d->p.sums);
 	}
 	if (d->p.strip)
@@ -312,6 +313,7 @@ static void product(Dot *d)
 	if (d->p.panel)
 		d->panel = local_memory(g, d->p.panel);
 	d->sum_tile = g->ops->tile(g, &d->tile);
+	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
 		each_column(d, partials_start, &d->parts);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
@@ -331,6 +333,7 @@ static void product(Dot *d)
 		loop_end(g, &blocks);
 	}
 	loop_end(g, &batches);
+	g->ops->tile_end(g, &d->tile);
 }
 
 typedef struct PartsRow {
@@ -391,13 +394,18 @@ static void read_patch(Tile *t, const Patch *patch)
 		}
 }
 
+// Returns the steps of the last block of k of a chunk.
+static int64_t last_steps(const Dot *d)
+{
+	return d->p.chunk - (d->p.chunk_blocks - 1) * MIN(d->p.chunk, d->s->depth);
+}
+
 // True if a block of k, the last one of a chunk or another, is no multiple of the unrolled steps.
 static bool has_rest(const Dot *d)
 {
 	bool odd = d->s->a == W_patch && d->p.line % d->p.fold;
 	int64_t depth = MIN(d->p.chunk, d->s->depth);
-	int64_t last = d->p.chunk - (d->p.chunk_blocks - 1) * depth;
-	return (depth - odd) % d->s->unroll || (last - odd) % d->s->unroll;
+	return (depth - odd) % d->s->unroll || (last_steps(d) - odd) % d->s->unroll;
 }
 
 void emit_dot(Gen *g)
@@ -415,10 +423,12 @@ void emit_dot(Gen *g)
 	                .rows = (int)s->height,
 	                .vectors = (int)s->vectors,
 	                .unroll = (int)s->unroll,
-	                .rest = has_rest(&d),
+	                .rest = !d.p.matrix && has_rest(&d),
 	                .pairs = d.p.fold > 1,
 	                .dense = d.p.dense,
 	                .odd = s->a == W_patch && d.p.line % d.p.fold,
+	                .matrix = d.p.matrix,
+	                .tail = d.p.matrix ? (int)(last_steps(&d) % d.p.matrix) : 0,
 	                .a_row = d.p.a_row,
 	                .run = s->run,
 	                .loops = 1,

@@ -154,8 +154,11 @@ struct TargetOps {                              // the hooks of a target
 	void (*prefetch)(Gen *, Value address, bool write);
 	// sum + the products of pairs of bf16; only of machines with `pairs`.
 	Value (*add_pairs)(Gen *, Value sum, Value a, Value b);
-	// The function of a register tile: its loads, products and stores; NULL: no tiles.
+	// The function of a register tile: its loads, products and stores; NULL: no tiles. It is
+	// called between tile_begin and tile_end.
 	Value (*tile)(const Gen *, const Tile *);
+	void (*tile_begin)(Gen *, const Tile *);
+	void (*tile_end)(Gen *, const Tile *);
 };
 
 struct Target {
@@ -163,7 +166,7 @@ struct Target {
 	const Machine *machine;
 	const TargetOps *ops;
 	bool text;     // assembly of one module, without the tables of the model
-	bool emulated; // GPU code on the host
+	bool emulated; // its own instructions are calls of an emulator on the host
 	bool bare;     // no system loads the code: it is linked to fixed addresses
 	bool generic;  // for all CPUs of its architecture
 	bool exact;    // only for CPUs without the features that its class excludes
@@ -289,6 +292,8 @@ struct Tile {
 	bool pairs;                   // an element of a or b is a pair of bf16, a step of k
 	bool dense;                   // a is counted in bf16
 	bool odd;                     // the last step of the first loop has one element of a
+	int matrix; // rows of the matrix registers that it uses, as many steps of k; 0: vectors
+	int tail;   // steps of k that the last of them takes in the last block; 0: all
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
 	int loops;           // over k, the innermost first; the last takes all that remains

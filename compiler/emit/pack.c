@@ -212,6 +212,36 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &steps);
 }
 
+// Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
+// of a strip are transposed in registers. `from` is a multiple of their length; steps from `to` on
+// that are packed as well, copies of the last, are not used.
+static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
+{
+	Gen *g = d->g;
+	int width = g->width;
+	int64_t rows = d->tile.rows;
+	Loop steps = loop_begin(g, from, to, width);
+	Loop strips = loop_begin(g, first, end, 1);
+	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
+	own = sum_of(g, own, steps.i);
+	for (int64_t r = 0; r < rows; r += width) {
+		int64_t count = MIN(width, rows - r);
+		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[64];
+		Value mask = count < width ? first_lanes(g, count) : NULL;
+		Index lanes = lane_index(g, row, d->p.m, 1, mask);
+		for (int l = 0; l < width; l++) {
+			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
+			step = least(g, step, number(g, d->p.steps - 1));
+			v[l] = splat(g, at_step(d, 0, step, &lanes));
+		}
+		transpose_vectors(g, v);
+		for (int64_t j = 0; j < count; j++)
+			keep(d, v[j], d->strip, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
+	}
+	loop_end(g, &strips);
+	loop_end(g, &steps);
+}
+
 // Packs strips of a with lanes along k, row after row. Their stride maps rows to different sets of
 // L1.
 static void transpose_strips(Dot *d, Value first, Value end)
@@ -333,6 +363,8 @@ void pack_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	if (d->s->a == W_patch)
 		pack_box(d, first);
+	else if (d->s->a == W_copy && d->p.matrix)
+		turn_strips(d, first, end, from, to);
 	else if (d->s->a == W_copy)
 		copy_strips(d, first, end, from, to);
 	else if (d->s->a == W_transpose)

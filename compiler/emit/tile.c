@@ -1,21 +1,16 @@
 // tile.c: emits the register tile of a matrix product, the loop where a trainer spends most time.
 // Output: a function that computes one tile. Invariant: rows * vectors accumulators, `vectors` of b
 // and one broadcast of a are all in registers; additions are in the order of k, for any tile.
-#include "gen.h"
+#include "tile.h"
+#include <stddef.h>
 
-enum { ACCUMULATORS = 64 };
-
-typedef struct Steps { // the values that go round the loop over k
-	Value a, b, soon, rows, stream[STREAMS], sum[ACCUMULATORS];
-} Steps;
-
-static Value along(Gen *g, const Tile *t, Value base, int64_t elements)
+Value along(Gen *g, const Tile *t, Value base, int64_t elements)
 {
 	Value i = number(g, elements);
 	return elements ? LLVMBuildInBoundsGEP2(g->b, t->elem, base, &i, 1, "") : base;
 }
 
-static Value along_a(Gen *g, const Tile *t, Value base, int64_t elements)
+Value along_a(Gen *g, const Tile *t, Value base, int64_t elements)
 {
 	Value i = number(g, elements);
 	LLVMTypeRef type = t->dense ? g->i16 : t->elem;
@@ -66,7 +61,7 @@ static Value load_a(Gen *g, const Tile *t, Value from, bool half)
 	return splat(g, a);
 }
 
-// `count` steps of k, each rows * vectors products; 0: one step, of half a pair.
+// Each step is rows * vectors products.
 static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 {
 	bool half = count == 0;
@@ -107,10 +102,8 @@ static Value phi(Gen *g, Value first, LLVMBasicBlockRef from)
 
 static Value *step_values(Steps *s)
 {
-	return (Value *)s;
+	return &s->a;
 }
-
-typedef void StepBody(Gen *, const Tile *, Steps *, int argument);
 
 // Runs the body `trips` times, perhaps never. Values of the loop and after it are phis: the test is
 // at the end of the loop, and no variable has to become a register first.
@@ -129,8 +122,8 @@ static void step_loop(Gen *g, const Tile *t, Steps *s, Value trips, StepBody *bo
 
 	LLVMPositionBuilderAtEnd(g->b, loop);
 	Value left = phi(g, trips, before);
-	Steps top = {0}, end, out = {0};
-	int values = sizeof(Steps) / sizeof(Value);
+	Steps top = {.take = s->take}, end, out = {.take = s->take};
+	int values = (sizeof(Steps) - offsetof(Steps, a)) / sizeof(Value);
 	for (int i = 0; i < values; i++)
 		if (step_values(s)[i])
 			step_values(&top)[i] = phi(g, step_values(s)[i], before);
@@ -169,11 +162,19 @@ static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count)
 	}
 	if (t->odd)
 		count = LLVMBuildSub(g->b, count, number(g, 1), "");
-	step_loop(g, t, s, LLVMBuildUDiv(g->b, count, unroll, ""), take_steps, t->unroll);
+	step_loop(g, t, s, LLVMBuildUDiv(g->b, count, unroll, ""), s->take, t->unroll);
 	if (t->rest || t->loops > 1)
-		step_loop(g, t, s, LLVMBuildURem(g->b, count, unroll, ""), take_steps, 1);
+		step_loop(g, t, s, LLVMBuildURem(g->b, count, unroll, ""), s->take, 1);
 	if (t->odd)
-		take_steps(g, t, s, 0);
+		s->take(g, t, s, 0);
+}
+
+void take_all(Gen *g, const Tile *t, Steps *s, Value k)
+{
+	int64_t inner = 1;
+	for (int i = 0; i + 1 < t->loops; i++)
+		inner *= t->loop[i].count;
+	run_level(g, t, s, t->loops - 1, LLVMBuildUDiv(g->b, k, number(g, inner), ""));
 }
 
 static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)
@@ -189,24 +190,36 @@ static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)
 	LLVMBuildRetVoid(g->b);
 }
 
-Value tile_function(const Gen *around, const Tile *t)
+bool tile_start(Gen *g, const Gen *around, const Tile *t)
 {
-	Gen own = *around, *g = &own;
-	if (t->rows * t->vectors > ACCUMULATORS)
-		bug("a tile of %d x %d vectors", t->rows, t->vectors);
+	*g = *around;
 	uint64_t *known = table_cell(g->tiles, t, sizeof *t);
-	if (*known)
-		return (Value)(uintptr_t)*known;
+	g->function = (Value)(uintptr_t)*known;
+	if (g->function)
+		return false;
 	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p};
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	LLVMTypeRef type = LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0);
-	Value f = g->function = function_new(g, "tile", type);
-	*known = (uint64_t)(uintptr_t)f;
-	LLVMSetLinkage(f, LLVMInternalLinkage);
+	g->function = function_new(g, "tile", type);
+	*known = (uint64_t)(uintptr_t)g->function;
+	LLVMSetLinkage(g->function, LLVMInternalLinkage);
 	g->b = LLVMCreateBuilderInContext(g->context);
 	g->width = t->lanes;
-	LLVMPositionBuilderAtEnd(g->b, LLVMAppendBasicBlockInContext(g->context, f, ""));
-	Steps s = {.a = LLVMGetParam(f, 1),
+	LLVMPositionBuilderAtEnd(g->b, LLVMAppendBasicBlockInContext(g->context, g->function, ""));
+	return true;
+}
+
+Value tile_function(const Gen *around, const Tile *t)
+{
+	Gen own, *g = &own;
+	if (t->rows * t->vectors > ACCUMULATORS)
+		bug("a tile of %d x %d vectors", t->rows, t->vectors);
+	bool begun = tile_start(g, around, t);
+	Value f = g->function;
+	if (!begun)
+		return f;
+	Steps s = {.take = take_steps,
+	           .a = LLVMGetParam(f, 1),
 	           .b = LLVMGetParam(f, 2),
 	           .soon = LLVMGetParam(f, 5),
 	           .rows = number(g, t->rows)};
@@ -214,12 +227,7 @@ Value tile_function(const Gen *around, const Tile *t)
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(t));
-	int64_t inner = 1;
-	for (int i = 0; i + 1 < t->loops; i++)
-		inner *= t->loop[i].count;
-	run_level(g, t, &s, t->loops - 1,
-	          LLVMBuildUDiv(g->b, LLVMGetParam(f, 0), number(g, inner), ""));
-
+	take_all(g, t, &s, LLVMGetParam(f, 0));
 	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(g->context, f, "add");
 	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(g->context, f, "set");
 	LLVMBuildCondBr(g->b, LLVMGetParam(f, 4), sum, set);

@@ -11,6 +11,21 @@ static int64_t taken_digits(const Digit *d, int64_t unit, int64_t *count)
 	return taken;
 }
 
+// True if digits follow each other in memory.
+static bool in_order(const Digit *d, int rank)
+{
+	bool is = true;
+	for (int a = 0; a < rank; a++)
+		is &= d->move[a] == (a == rank - 1);
+	return is;
+}
+
+bool fits_matrix(const Patch *patch, int rank, int matrix)
+{
+	const Digit *inner = patch->step.at;
+	return in_order(inner, rank) && inner->extent % (2 * matrix) == 0;
+}
+
 // Makes steps of the innermost digits of k. Pairs that follow each other in memory are read as they
 // are; for others, the patch has a pair for each element.
 static void fold_digits(DotSizes *p, int rank)
@@ -19,15 +34,13 @@ static void fold_digits(DotSizes *p, int rank)
 	int64_t steps = ceil_div(inner->extent, p->fold);
 	p->line = inner->extent;
 	p->steps = p->k / p->line * steps;
-	p->dense = p->fold > 1;
+	p->dense = p->fold > 1 && in_order(inner, rank);
 	for (int i = 1; i < p->patch.step.n; i++)
 		inner[i].each = inner[i].each / p->line * steps;
 	p->patch.fold = *inner;
 	inner->extent = steps;
-	for (int a = 0; a < rank; a++) {
-		p->dense &= inner->move[a] == (a == rank - 1);
+	for (int a = 0; a < rank; a++)
 		inner->move[a] *= p->fold;
-	}
 }
 
 // The strips of a group, with a block of k, read a box of the value under the windows. Its lines
@@ -104,14 +117,18 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
 	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
 	bool windows = s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch);
+	int rank = windows ? val(g, p.patch.from)->shape.rank : 0;
 	// A patch has whole lines of pairs that are not all complete.
 	int64_t whole = windows && p.patch.step.at[0].extent % 2 ? p.patch.step.at[0].extent : 0;
-	p.fold = machine->pairs && narrow && whole <= machine->depth ? 2 : 1;
+	int matrix = machine->pairs > 1 ? machine->pairs : 0;
+	bool fits = !matrix || (windows ? fits_matrix(&p.patch, rank, matrix) : p.k >= 2 * matrix);
+	p.fold = machine->pairs && narrow && whole <= machine->depth && fits ? 2 : 1;
+	p.matrix = p.fold > 1 ? matrix : 0;
 	p.line = p.k;
 	p.steps = ceil_div(p.k, p.fold);
 	p.dense = p.fold > 1 && s->a == W_place;
 	if (windows)
-		fold_digits(&p, val(g, p.patch.from)->shape.rank);
+		fold_digits(&p, rank);
 	p.width = s->vectors * p.lanes;
 	if (!s->height)
 		return p;
@@ -121,12 +138,12 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.chunk = p.steps;
 	// Rows of a strip lie far enough apart not to share a set of L1. A panel is not a multiple
 	// of 4096 bytes.
-	p.a_row = s->a == W_copy ? 1 : s->depth + 16;
-	p.a_step = s->a == W_copy ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
-	p.strip_size =
-	    s->a == W_copy ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
+	bool by_steps = s->a == W_copy && !p.matrix;
+	p.a_row = by_steps ? 1 : s->depth + 16;
+	p.a_step = by_steps ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
+	p.strip_size = by_steps ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
 	if (windows)
-		patch_sizes(&p, s, val(g, p.patch.from)->shape.rank, machine->lanes);
+		patch_sizes(&p, s, rank, machine->lanes);
 	p.panel_size = (s->depth + 1) * p.width;
 	bool used[] = {s->a_shared, s->b_shared};
 	Packing way[] = {s->a, s->b};

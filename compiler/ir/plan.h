@@ -268,6 +268,7 @@ typedef struct DotSizes {
 	int64_t batch, m, n, k;
 	int64_t bytes;               // of a sum, and of a step of a or b once they are packed
 	int fold;                    // elements of k that are a step of the tile: 1, or 2 of bf16
+	int matrix;                  // rows of the matrix registers that are used; 0: vectors
 	int64_t line;                // elements of k that steps do not go past; less than k if
 	                             // rows are windows
 	int64_t steps;               // of k
@@ -297,6 +298,8 @@ static inline int64_t strip_digits(const Sched *s, int i)
 }
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
+// True if matrix registers take the steps of a patch: as many as they hold follow each other in it.
+bool fits_matrix(const Patch *, int rank, int matrix);
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
 
 // ---- attend_sizes.c ---------------------------------------------------------------------

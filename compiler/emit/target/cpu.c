@@ -56,6 +56,11 @@ static Value add_pairs(Gen *g, Value sum, Value a, Value b)
 	return intrinsic(g, "llvm.x86.avx512bf16.dpbf16ps.512", 0, NULL, COUNT(in), in);
 }
 
+static Value tile(const Gen *g, const Tile *t)
+{
+	return t->matrix ? matrix_tile(g, t) : tile_function(g, t);
+}
+
 static const TargetOps vector_ops = {.begin = begin_launch,
                                      .pointer = pointer,
                                      .lane_loop = vector_loop,
@@ -64,7 +69,9 @@ static const TargetOps vector_ops = {.begin = begin_launch,
                                      .single_begin = every_thread,
                                      .prefetch = prefetch_line,
                                      .add_pairs = add_pairs,
-                                     .tile = tile_function};
+                                     .tile = tile,
+                                     .tile_begin = matrix_begin,
+                                     .tile_end = matrix_end};
 
 // ---- CPUs and triples -----------------------------------------------------------------
 
@@ -226,12 +233,16 @@ const char *target_here(Arena *arena)
 	return copy;
 }
 
+// Where AMX is not permitted, bf16 is multiplied as f32: AMX's CPUs multiply pairs at half the
+// rate.
 Target *cpu_host(Arena *arena, const char *mask)
 {
 	const char *triple = target_here(arena);
 	char *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
 	int k = triple_row(triple);
-	const char *all = format(arena, "%s,%s", k < 0 ? "" : triples[k].features, features);
+	bool refused = is_on(features, "amx-tile") && !amos_permit_amx();
+	const char *all = format(arena, "%s,%s%s", k < 0 ? "" : triples[k].features, features,
+	                         refused ? ",-amx-tile,-amx-bf16,-avx512bf16" : "");
 	Target *t = cpu_known(arena, "cpu", triple, cpu, all, mask);
 	LLVMDisposeMessage(cpu);
 	LLVMDisposeMessage(features);

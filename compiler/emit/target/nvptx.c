@@ -6,22 +6,6 @@
 
 enum { THREADS = 256, WARP = 32, GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 };
 
-// Calls an intrinsic of the hardware, or the function of the emulator.
-static Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef result, int n,
-                      Value *args)
-{
-	if (!g->target->emulated)
-		return intrinsic(g, name, 0, NULL, n, args);
-	LLVMTypeRef types[4];
-	for (int k = 0; k < n; k++)
-		types[k] = LLVMTypeOf(args[k]);
-	LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)n, 0);
-	Value f = LLVMGetNamedFunction(g->module, emulated);
-	if (!f)
-		f = LLVMAddFunction(g->module, emulated, type);
-	return LLVMBuildCall2(g->b, type, f, args, (unsigned)n, "");
-}
-
 static Value special(Gen *g, const char *name, const char *emulated)
 {
 	Value v = hardware(g, name, emulated, g->i32, 0, NULL);

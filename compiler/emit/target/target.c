@@ -71,6 +71,8 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 		return cpu_host(arena, mask);
 	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
 		return gpu_target(arena, name, cpu_host(arena, mask));
+	if (!strcmp(name, "amx:host"))
+		return amx_emulated(arena);
 	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
 	Target *t = cpu_named(arena, name, cpu, mask);
 	if (t)
@@ -88,6 +90,21 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 bool target_writes_text(const Target *t)
 {
 	return t->text;
+}
+
+Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef result, int n,
+               Value *args)
+{
+	if (!g->target->emulated)
+		return intrinsic(g, name, 0, NULL, n, args);
+	LLVMTypeRef types[4];
+	for (int k = 0; k < n; k++)
+		types[k] = LLVMTypeOf(args[k]);
+	LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)n, 0);
+	Value f = LLVMGetNamedFunction(g->module, emulated);
+	if (!f)
+		f = LLVMAddFunction(g->module, emulated, type);
+	return LLVMBuildCall2(g->b, type, f, args, (unsigned)n, "");
 }
 
 const char *target_system(Arena *arena, const Target *t)

@@ -3,6 +3,18 @@
 #define TARGET_H
 #include "gen.h"
 
+// target.c. Calls an intrinsic of the hardware or, for an emulated target, the function of the
+// emulator by the other name.
+Value hardware(Gen *, const char *name, const char *emulated, LLVMTypeRef result, int n,
+               Value *args);
+
+// amx.c
+Value matrix_tile(const Gen *, const Tile *);
+// Around the calls of the tile's function: its matrix registers, if it has any.
+void matrix_begin(Gen *, const Tile *);
+void matrix_end(Gen *, const Tile *);
+Target *amx_emulated(Arena *);
+
 // cpu.c
 // `features`: as LLVM writes them; `mask` turns some off.
 Target *cpu_known(Arena *, const char *name, const char *triple, const char *cpu,

@@ -1,0 +1,191 @@
+// amx.c: emits the tile of a product of bf16 on the matrix registers of AMX.
+// Two registers of a times two of b make four of sums: each instruction adds 16 x 16 sums of 16
+// pairs. A worker configures the registers once, because that takes as long as a third of a tile.
+// "amx:host" is the same code for this machine with calls of an emulator, amos_matrix_..., for its
+// instructions.
+#include "../tile.h"
+#include "target.h"
+
+enum { REGISTERS = 8, SUMS = 0, OF_B = 4, OF_A = 6, PALETTE = 1 };
+
+typedef struct Rows {                // rows of a tile that are registers of a and of sums
+	int64_t first, rows, offset; // offset: elements of a
+} Rows;
+
+// Returns how many there are: 16 rows of one line each, as far as they go.
+static int rows_of(const Tile *t, Rows *part)
+{
+	int n = 0;
+	int64_t line = t->run ? t->run : t->rows;
+	for (int64_t first = 0; first < t->rows; first += line)
+		for (int64_t r = 0; r < line; r += t->matrix) {
+			if (n == REGISTERS - OF_A)
+				bug("a tile of %d rows, %d in a line", t->rows, (int)line);
+			part[n++] = (Rows){first + r, MIN(t->matrix, line - r),
+			                   first / line * t->a_line + r * t->a_row};
+		}
+	return n;
+}
+
+// ---- instructions ---------------------------------------------------------------------
+
+static Value matrix_number(Gen *g, int n)
+{
+	return LLVMConstInt(g->i8, (unsigned)n, 0);
+}
+
+static void instruction(Gen *g, const char *name, const char *emulated, int n, Value *in)
+{
+	hardware(g, name, emulated, LLVMVoidTypeInContext(g->context), n, in);
+}
+
+static void load(Gen *g, int to, Value from, int64_t bytes)
+{
+	Value in[] = {matrix_number(g, to), from, number(g, bytes)};
+	instruction(g, "llvm.x86.tileloadd64", "amos_matrix_load", COUNT(in), in);
+}
+
+static void store(Gen *g, int from, Value to, int64_t bytes)
+{
+	Value in[] = {matrix_number(g, from), to, number(g, bytes)};
+	instruction(g, "llvm.x86.tilestored64", "amos_matrix_store", COUNT(in), in);
+}
+
+// Configures the registers for so many steps of k. This clears all of them.
+static void configure(Gen *g, const Tile *t, int steps)
+{
+	Rows part[REGISTERS];
+	int parts = rows_of(t, part);
+	struct {
+		uint8_t palette, start, zero[14];
+		uint16_t bytes[16];
+		uint8_t rows[16];
+	} c = {.palette = PALETTE};
+	for (int v = 0; v < t->vectors; v++) {
+		c.rows[OF_B + v] = (uint8_t)steps;
+		c.bytes[OF_B + v] = (uint16_t)(t->lanes * t->bytes);
+	}
+	for (int i = 0; i < parts; i++) {
+		c.rows[OF_A + i] = (uint8_t)part[i].rows;
+		c.bytes[OF_A + i] = (uint16_t)(steps * t->bytes);
+		for (int v = 0; v < t->vectors; v++) {
+			c.rows[SUMS + i * t->vectors + v] = (uint8_t)part[i].rows;
+			c.bytes[SUMS + i * t->vectors + v] = (uint16_t)(t->lanes * t->bytes);
+		}
+	}
+	Value bytes = LLVMConstStringInContext(g->context, (const char *)&c, sizeof c, 1);
+	Value memory = LLVMAddGlobal(g->module, LLVMTypeOf(bytes), "matrix");
+	LLVMSetInitializer(memory, bytes);
+	LLVMSetGlobalConstant(memory, 1);
+	LLVMSetLinkage(memory, LLVMPrivateLinkage);
+	LLVMSetAlignment(memory, sizeof c);
+	instruction(g, "llvm.x86.ldtilecfg", "amos_matrix_configure", 1, &memory);
+}
+
+void matrix_begin(Gen *g, const Tile *t)
+{
+	if (t->matrix)
+		configure(g, t, t->matrix);
+}
+
+void matrix_end(Gen *g, const Tile *t)
+{
+	if (t->matrix)
+		instruction(g, "llvm.x86.tilerelease", "amos_matrix_release", 0, NULL);
+}
+
+// ---- the tile -------------------------------------------------------------------------
+
+static void each_sum(Gen *g, const Tile *t, Value c,
+                     void (*visit)(Gen *, int number, Value at, int64_t bytes))
+{
+	Rows part[REGISTERS];
+	int parts = rows_of(t, part);
+	for (int i = 0; i < parts; i++)
+		for (int v = 0; v < t->vectors; v++)
+			visit(g, SUMS + i * t->vectors + v,
+			      along(g, t, c, part[i].first * t->c_row + v * t->lanes),
+			      t->c_row * t->bytes);
+}
+
+static void clear(Gen *g, int to, Value at, int64_t bytes)
+{
+	(void)at, (void)bytes;
+	Value in[] = {matrix_number(g, to)};
+	instruction(g, "llvm.x86.tilezero", "amos_matrix_clear", COUNT(in), in);
+}
+
+static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
+{
+	Rows part[REGISTERS];
+	int parts = rows_of(t, part);
+	int64_t element = t->dense ? t->bytes / 2 : t->bytes;
+	for (int v = 0; v < t->vectors; v++)
+		load(g, OF_B + v, along(g, t, s->b, v * t->lanes), t->b_step * t->bytes);
+	for (int i = 0; i < parts; i++) {
+		load(g, OF_A + i, along_a(g, t, s->a, part[i].offset), t->a_row * element);
+		for (int v = 0; v < t->vectors; v++) {
+			Value in[] = {matrix_number(g, SUMS + i * t->vectors + v),
+			              matrix_number(g, OF_A + i), matrix_number(g, OF_B + v)};
+			instruction(g, "llvm.x86.tdpbf16ps", "amos_matrix_multiply", COUNT(in), in);
+		}
+	}
+	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
+	s->b = along(g, t, s->b, count * t->b_step);
+}
+
+// The steps that do not fill the registers, of the last block of k.
+static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k)
+{
+	LLVMBasicBlockRef some = LLVMAppendBasicBlockInContext(g->context, g->function, "tail");
+	LLVMBasicBlockRef none = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	Value left = LLVMBuildURem(g->b, k, number(g, t->matrix), "");
+	left = LLVMBuildICmp(g->b, LLVMIntNE, left, number(g, 0), "");
+	LLVMBuildCondBr(g->b, left, some, none);
+	LLVMPositionBuilderAtEnd(g->b, some);
+	configure(g, t, t->tail);
+	each_sum(g, t, c, load);
+	take_steps(g, t, s, t->tail);
+	each_sum(g, t, c, store);
+	configure(g, t, t->matrix);
+	LLVMBuildBr(g->b, none);
+	LLVMPositionBuilderAtEnd(g->b, none);
+}
+
+Value matrix_tile(const Gen *around, const Tile *t)
+{
+	Gen own, *g = &own;
+	if (t->loop[0].a_step * (t->dense ? t->bytes / 2 : t->bytes) != t->bytes)
+		bug("steps of a that matrix registers cannot load");
+	bool begun = tile_start(g, around, t);
+	Value f = g->function, c = LLVMGetParam(f, 3);
+	if (!begun)
+		return f;
+	LLVMBasicBlockRef again = LLVMAppendBasicBlockInContext(g->context, f, "add");
+	LLVMBasicBlockRef first = LLVMAppendBasicBlockInContext(g->context, f, "set");
+	LLVMBasicBlockRef both = LLVMAppendBasicBlockInContext(g->context, f, "");
+	LLVMBuildCondBr(g->b, LLVMGetParam(f, 4), again, first);
+	LLVMPositionBuilderAtEnd(g->b, again);
+	each_sum(g, t, c, load);
+	LLVMBuildBr(g->b, both);
+	LLVMPositionBuilderAtEnd(g->b, first);
+	each_sum(g, t, c, clear);
+	LLVMBuildBr(g->b, both);
+	LLVMPositionBuilderAtEnd(g->b, both);
+	Steps s = {.take = take_steps, .a = LLVMGetParam(f, 1), .b = LLVMGetParam(f, 2)};
+	take_all(g, t, &s, LLVMGetParam(f, 0));
+	each_sum(g, t, c, store);
+	if (t->tail)
+		take_tail(g, t, &s, c, LLVMGetParam(f, 0));
+	LLVMBuildRetVoid(g->b);
+	LLVMDisposeBuilder(g->b);
+	return f;
+}
+
+Target *amx_emulated(Arena *arena)
+{
+	Target *t = cpu_host(arena, "+amx-tile,+amx-bf16");
+	t->name = "amx:host";
+	t->emulated = true;
+	return t;
+}
