@@ -4,7 +4,7 @@
 // would pack are packed once, before.
 #include "tiling.h"
 
-enum { AHEAD = 8 }; // steps of k that b is prefetched ahead
+enum { AHEAD = 8 }; // steps of k that b in place is prefetched ahead
 
 typedef struct Tiling {
 	Scheduler *t;
@@ -357,7 +357,7 @@ void tile_product(Scheduler *t)
 	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed;
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
 	s->b = lies ? W_place : d.copied[1] || crossed ? W_copy : W_transpose;
-	s->b_ahead = lies && !tuning->still ? AHEAD : 0;
+	s->b_ahead = tuning->still || d.p.matrix ? 0 : lies ? AHEAD : t->machine->ahead;
 	update(&d);
 
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy

@@ -172,12 +172,12 @@ static void pack_columns(const Attend *a, int o, Value memory, int64_t line, dou
 
 // ---- prefetching ----------------------------------------------------------------------
 
-static void prefetch_lines(const Attend *a, Value from, int64_t bytes, bool write)
+static void prefetch_lines(const Attend *a, Value from, int64_t bytes, Prefetch how)
 {
 	Gen *g = a->g;
 	for (int64_t at = 0; at < bytes; at += 64) {
 		Value i = number(g, at);
-		g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &i, 1, ""), write);
+		g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &i, 1, ""), how);
 	}
 }
 
@@ -201,7 +201,7 @@ static void prefetch_rows(const Attend *a, Value number_of)
 		if (s.fixed && s.along == 1 &&
 		    locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 			prefetch_lines(a, element(a, location_address(g, r), index_i64(g, &place)),
-			               last_dim(shape) * a->p.bytes, false);
+			               last_dim(shape) * a->p.bytes, F_read);
 	}
 	for (int o = 0; o < g->kern->nout; o++) {
 		const Shape *shape = &val(g->graph, g->kern->out[o])->shape;
@@ -209,7 +209,7 @@ static void prefetch_rows(const Attend *a, Value number_of)
 		Value row = least(g, number_of, number(g, rows - 1));
 		row = sum_of(g, times(g, index_i64(g, &a->batch), rows), row);
 		prefetch_lines(a, element(a, out_address(g, o), times(g, row, columns)),
-		               columns * a->p.bytes, true);
+		               columns * a->p.bytes, F_write);
 	}
 }
 

@@ -137,6 +137,12 @@ void worker_columns(Gen *, int64_t columns, LaneBody *, void *context);
 // already, all run it.
 void single_end(Gen *, Loop *);
 
+typedef enum Prefetch { // into the first cache (F_)
+	F_read,
+	F_write,
+	F_later, // into the second: it is read so late that it would only displace what is in use
+} Prefetch;
+
 struct TargetOps {                              // the hooks of a target
 	void (*begin)(Gen *, const char *name); // a launch's function, with buf, worker and local
 	LLVMTypeRef (*pointer)(Gen *);          // of the addresses in buf
@@ -150,8 +156,8 @@ struct TargetOps {                              // the hooks of a target
 	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
 	Loop (*single_begin)(Gen *); // outer is NULL: all threads run it
-	// Prefetches the cache line of an address, which may be past the end, to read or write it.
-	void (*prefetch)(Gen *, Value address, bool write);
+	// Prefetches the cache line of an address, which may be past the end.
+	void (*prefetch)(Gen *, Value address, Prefetch);
 	// sum + the products of pairs of bf16; only of machines with `pairs`.
 	Value (*add_pairs)(Gen *, Value sum, Value a, Value b);
 	// The function of a register tile: its loads, products and stores; NULL: no tiles. It is
@@ -273,7 +279,7 @@ Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 // An element, or elements along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
-void prefetch_line(Gen *, Value from, bool write); // TargetOps.prefetch of CPUs
+void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
@@ -287,11 +293,11 @@ struct Tile {
 	LLVMTypeRef elem;
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll;                   // steps of k in the innermost loop
-	bool rest;                    // one loop: k may be no multiple of unroll
-	bool pairs;                   // an element of a or b is a pair of bf16, a step of k
-	bool dense;                   // a is counted in bf16
-	bool odd;                     // the last step of the first loop has one element of a
+	int unroll; // steps of k in the innermost loop
+	bool rest;  // one loop: k may be no multiple of unroll
+	bool pairs; // an element of a or b is a pair of bf16, a step of k
+	bool dense; // a is counted in bf16
+	bool odd;   // the last step of the first loop has one element of a
 	int matrix; // rows of the matrix registers that it uses, as many steps of k; 0: vectors
 	int tail;   // steps of k that the last of them takes in the last block; 0: all
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step

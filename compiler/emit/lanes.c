@@ -40,10 +40,10 @@ static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *
 	return element(g, type, start, by);
 }
 
-void prefetch_line(Gen *g, Value from, bool write)
+void prefetch_line(Gen *g, Value from, Prefetch how)
 {
-	Value in[] = {from, LLVMConstInt(g->i32, write, 0), LLVMConstInt(g->i32, 3, 0),
-	              LLVMConstInt(g->i32, 1, 0)};
+	Value in[] = {from, LLVMConstInt(g->i32, how == F_write, 0),
+	              LLVMConstInt(g->i32, how == F_later ? 2 : 3, 0), LLVMConstInt(g->i32, 1, 0)};
 	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
 }
 

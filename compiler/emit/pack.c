@@ -151,7 +151,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 		if (d->b_rows)
 			g->ops->prefetch(
 			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
-			    false);
+			    F_read);
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
 	loop_end(g, d->b_rows ? &steps : &panels);
@@ -206,7 +206,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 		     sum_of(g, sum_of(g, own, place), number(g, r)));
 		if (d->a_rows)
 			g->ops->prefetch(g, in_place(d, 0, later, sum_of(g, row, number(g, r))),
-			                 false);
+			                 F_read);
 	}
 	loop_end(g, &strips);
 	loop_end(g, &steps);

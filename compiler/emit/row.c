@@ -54,7 +54,7 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 			Value memory = location_address(g, ahead->at[k].val);
 			LLVMTypeRef type = memory_type(g, v->type);
 			g->ops->prefetch(g, LLVMBuildGEP2(g->b, type, memory, &lanes.base, 1, ""),
-			                 false);
+			                 F_read);
 		}
 		store_outs(g, s->idx);
 	}

@@ -34,7 +34,7 @@ static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 {
 	for (int r = 0; r < t->soon; r++)
-		prefetch_line(g, along_a(g, t, s->soon, r * t->soon_row), false);
+		prefetch_line(g, along_a(g, t, s->soon, r * t->soon_row), F_later);
 	s->soon = along(g, t, s->soon, count);
 	if (!t->streams)
 		return;
@@ -42,7 +42,8 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 	Value more = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows, number(g, 0), "");
 	for (int i = 0; i < t->streams; i++) {
 		for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
-			prefetch_line(g, along(g, t, s->stream[i], at), t->stream[i].write);
+			prefetch_line(g, along(g, t, s->stream[i], at),
+			              t->stream[i].write ? F_write : F_read);
 		Value row = number(g, t->stream[i].row);
 		row = LLVMBuildSelect(g->b, more, row, number(g, 0), "");
 		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &row, 1, "");
@@ -76,7 +77,7 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 			b[v] = load_vector(g, t, s->b, k * t->b_step + v * t->lanes);
 		for (int at = 0; t->b_ahead && at < t->vectors * t->lanes; at += 64 / t->bytes)
 			prefetch_line(g, along(g, t, s->b, (k + t->b_ahead) * t->b_step + at),
-			              false);
+			              F_read);
 		for (int r = 0; r < t->rows; r++) {
 			int64_t line = t->run ? r / t->run : 0;
 			int64_t row = line * t->a_line + (r - line * t->run) * t->a_row;

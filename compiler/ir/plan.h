@@ -32,7 +32,7 @@ typedef struct Machine {
 	int lanes, registers, threads;
 	int64_t l1, l2; // bytes
 	int workers;
-	int rows, vectors, narrow, unroll, depth, pairs;
+	int rows, vectors, narrow, unroll, depth, ahead, pairs;
 	int fused, round, root;
 	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
 	// (passes/tuning.c). NULL: all have the usual one.

@@ -150,9 +150,9 @@ static LLVMTypeRef global_pointer(Gen *g)
 	return LLVMPointerTypeInContext(g->context, GLOBAL);
 }
 
-static void no_prefetch(Gen *g, Value from, bool write)
+static void no_prefetch(Gen *g, Value from, Prefetch how)
 {
-	(void)g, (void)from, (void)write;
+	(void)g, (void)from, (void)how;
 }
 
 static const TargetOps thread_ops = {.begin = begin_launch,
