@@ -164,11 +164,17 @@ places = places.double()
 selecting = {name + '.onnx': {'inputs': {'x': [4, 3, 6]}, **golden(model, [places], 'loss', turned)}
              for name, model, turned in [('masked', masked, {}), ('picked', picked, {'inner.weight': 'val_1'}),
                                          ('written', written, {})]}
+cnn = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(),
+                    nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32, 4))
+export(cnn, torch.zeros(2, 1, 8, 8), 'cnn.onnx', input_names=['x'], output_names=['logits'],
+       dynamic_axes={'x': {0: 'batch'}, 'logits': {0: 'batch'}})
+image = torch.sin(0.7 * torch.arange(128, dtype=torch.double) + 0.3).float().double().view(2, 1, 8, 8)
 mlp_golden = {'inputs': {'x': [2, 4]}, **golden(mlp, [x], 'logits')}
 goldens = {'_doc': "this project's own models, by PyTorch in float64; outputs: [name, shape, sum, L2, values at flat indices "
                    'floor(j (n-1) / 15), j = 0..15, without duplicates], grads: [L2, sum, first 3, sum of absolute values, '
                    "samples]; inputs: sin(0.7 i + 0.3), or 3 + (7 i) % 90; loss: sum of out[i] * "
                    'cos(0.37 i) / numel(out); Dropout = identity',
            'mlp.onnx': mlp_golden, 'external.onnx': mlp_golden,
-           'tagger.onnx': {'inputs': {'ids': [2, 6]}, **golden(tagger, [ids], 'logits')}, **selecting}
+           'tagger.onnx': {'inputs': {'ids': [2, 6]}, **golden(tagger, [ids], 'logits')}, **selecting,
+           'cnn.onnx': {'inputs': {'x': [2, 1, 8, 8]}, **golden(cnn, [image], 'logits')}}
 json.dump(goldens, open('goldens.json', 'w'), indent=1)
