@@ -8,7 +8,8 @@ install(TARGETS amosc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS bench/peer_torch bench/peer_ort DESTINATION lib/amosc/peers)
 install(FILES bench/peer.py bench/onnx_torch.py DESTINATION lib/amosc/peers)
 install(TARGETS libamosc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES driver/amosc.h common/amos.h runtime/runtime.h runtime/abi.h runtime/abi.def runtime/options.def common/common.h
+install(FILES driver/amosc.h common/amos.h runtime/runtime.h runtime/core.h runtime/abi.h runtime/abi.def runtime/options.def
+  common/common.h common/freestanding.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/amosc)
 install(FILES ${PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/completions/amosc DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
@@ -31,6 +32,7 @@ foreach(name amos amosc)
 endforeach()
 
 set(PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/amosc)
+file(RELATIVE_PATH CORE_FROM_PACKAGE /prefix/${PACKAGE_DIR} /prefix/lib/amosc/amos_core.c)
 configure_package_config_file(cmake/amoscConfig.cmake.in ${CMAKE_BINARY_DIR}/amoscConfig.cmake
   INSTALL_DESTINATION ${PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -19,7 +19,10 @@
  * what is wrong, for this thread. No function but amos_main() exits, prints, or installs a signal
  * handler. A function that fails changes nothing, unless noted.
  * Memory: pointers that are returned belong to the instance and are valid until amos_close(). Only
- * amos_open() and the functions of checkpoints allocate.
+ * amos_open() and the functions of files allocate.
+ * Freestanding: the runtime of models compiled with --freestanding, amos_core.c, needs no system or
+ * libc but memcpy(), memmove() and memset(). It has all functions but those that AMOS_FREESTANDING
+ * leaves out here, and one error text for all threads.
  * Threads: an instance is used by one thread at a time; different instances are independent.
  * Results do not depend on the number of threads. Arrays are row major, without gaps; their buffers
  * are aligned to 64 bytes.
@@ -103,11 +106,22 @@ struct amos_setup {
 	void *context; /* of weights() and parallel_for() */
 };
 
+#ifndef AMOS_FREESTANDING
 /* Makes an instance of a model. `setup` may be NULL. Fails with AMOS_INPUT if the model was
  * compiled for another CPU or version of the runtime, AMOS_MACHINE if memory runs out; *to is then
  * NULL. */
 AMOS_API int amos_open(const struct amos_model *model, const struct amos_setup *setup,
                        struct amos **to);
+#endif
+/* The same in memory of the caller's, without allocating: `bytes` bytes from `memory`, a multiple
+ * of 64, which the instance uses until it is no longer called. amos_instance_bytes() is how many it
+ * needs with that setup, or -1 where amos_open_in() would fail. The instance has no threads of its
+ * own: `threads` above 1 are those of parallel_for(), and 0 means 1. AMOS_INPUT also if the memory
+ * does not suffice or is not aligned. */
+AMOS_API int64_t amos_instance_bytes(const struct amos_model *model,
+                                     const struct amos_setup *setup);
+AMOS_API int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
+                          void *memory, int64_t bytes, struct amos **to);
 AMOS_API void amos_close(struct amos *m); /* accepts NULL */
 
 /* ---- arrays ------------------------------------------------------------------------- */
@@ -174,16 +188,20 @@ AMOS_API double amos_metric(const struct amos *m, const char *name);
 
 /* ---- checkpoints -------------------------------------------------------------------- */
 
+#ifndef AMOS_FREESTANDING
 /* Saves parameters, frozen weights, buffers and state to a file that appears when it is complete.
  * amosc reads it, too: amosc export writes the weights into the model file. */
 AMOS_API int amos_save(const struct amos *m, const char *path);
 /* Loads a checkpoint of the same model, or the best of a run directory. */
 AMOS_API int amos_load(struct amos *m, const char *path);
-/* The same in memory. amos_checkpoint_bytes() is the number of bytes that amos_store() writes. */
+#endif
+/* The same in memory. amos_checkpoint_bytes() is the number of bytes that amos_store() writes. They
+ * are those of the file. */
 AMOS_API int64_t amos_checkpoint_bytes(const struct amos *m);
 AMOS_API int amos_store(const struct amos *m, void *to, int64_t bytes);
 AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
 
+#ifndef AMOS_FREESTANDING
 /* ---- training on files ---------------------------------------------------------------- */
 
 /* How a training stands. NaN: there is none. */
@@ -223,6 +241,7 @@ AMOS_API int amos_fit(struct amos *m, const struct amos_training *training);
  * export and info, with the options of `amosc train`, which --help lists. Returns the exit
  * status. */
 AMOS_API int amos_main(const struct amos_model *model, int argc, char **argv);
+#endif
 
 #ifdef __cplusplus
 }

@@ -4,21 +4,11 @@
 #ifndef COMMON_H
 #define COMMON_H
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include "amos.h"
+#include "freestanding.h"
 
-// ---- error.c: errors as values --------------------------------------------------------
+// ---- error.c: errors as values; see freestanding.h ----------------------------------------
 
-// Separates the text of an error from how to fix it.
-#define AMOS_HELP "\nhelp: "
-// A noun after its number: 1 sample, 2 samples; or its ending.
-#define PLURAL(n, one, many) ((n) == 1 ? (one) : (many))
-// The statuses are those of amos.h, and the exit statuses of the command.
-
-// Sets the text that amos_error() returns, and returns `status`.
-int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Returns the status for errno: AMOS_INPUT if the path is invalid, else AMOS_MACHINE.
 int amos_errno_status(void);
 // Calls amos_fail() with "PATH: cannot DOING: " and the text of errno.
@@ -26,12 +16,6 @@ int amos_fail_errno(const char *doing, const char *path);
 int amos_no_memory(const char *where); // calls amos_fail()
 // Fails by errno if reading the file stopped at an error rather than its end.
 int amos_all_read(FILE *, const char *path);
-
-// ---- name.c: finds a name in a table -----------------------------------------------------
-
-// Returns the index of the first of `count` items, each `size` bytes and beginning with its name;
-// -1: none.
-int amos_index(const char *name, const void *items, int64_t count, size_t size);
 
 // ---- amx.c: the matrix registers of AMX ------------------------------------------------
 
@@ -41,7 +25,6 @@ bool amos_permit_amx(void);
 
 // ---- half.c: 16-bit floats -------------------------------------------------------------
 
-double amos_from_f16(uint16_t), amos_from_bf16(uint16_t);
 // Round to nearest, ties to even; bf16 rounds to float first.
 uint16_t amos_to_f16(double), amos_to_bf16(double);
 

@@ -1,16 +1,7 @@
-// half.c: converts between double and the two types of 16-bit floats.
+// half.c: converts double to the two types of 16-bit floats.
 #include "common.h"
 #include <math.h>
 #include <string.h>
-
-double amos_from_f16(uint16_t h)
-{
-	int exponent = h >> 10 & 31, fraction = h & 1023;
-	double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
-	                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
-	                                  : ldexp(fraction, -24);
-	return h & 0x8000 ? -magnitude : magnitude;
-}
 
 // Rounds to nearest, ties to even.
 uint16_t amos_to_f16(double x)
@@ -27,14 +18,6 @@ uint16_t amos_to_f16(double x)
 	double fraction = frexp(magnitude, &exponent); // in [1/2, 1)
 	// A fraction rounded up to 2048 carries into the exponent, as it should.
 	return sign | (uint16_t)(((exponent + 13) << 10) + nearbyint(fraction * 2048));
-}
-
-double amos_from_bf16(uint16_t h)
-{
-	uint32_t bits = (uint32_t)h << 16;
-	float f;
-	memcpy(&f, &bits, sizeof f);
-	return f;
 }
 
 uint16_t amos_to_bf16(double x)

@@ -1,10 +1,5 @@
 // api.c: implements amos.h: instances of models, their arrays by kind, and calls of their entries.
-#include "rt.h"
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "number.h"
 
 #define SAME(public, own) ((int)AMOS_##public == (int)AMOS_##own)
 _Static_assert(SAME(F64, f64) && SAME(F32, f32) && SAME(F16, f16) && SAME(BF16, bf16) &&
@@ -23,14 +18,11 @@ static enum amos_kind kind_of(const struct amos_slot *slot)
 	return kinds[slot->kind];
 }
 
-// Lists the slots by kind, and for each parameter that of its gradient, or -1.
-bool amos_list_slots(struct amos *m)
+// For each parameter it also lists the slot of its gradient, or -1.
+void amos_list_slots(struct amos *m)
 {
 	const struct amos_model *model = m->model;
 	int64_t n = model->nslots, count[AMOS_KINDS + 1] = {0}, at = 0;
-	m->slots = calloc(2 * (size_t)n + 1, sizeof *m->slots);
-	if (!m->slots)
-		return false;
 	for (int kind = 0; kind < AMOS_KINDS; kind++) {
 		m->first[kind] = at;
 		for (int64_t i = 0; i < n; i++)
@@ -44,20 +36,33 @@ bool amos_list_slots(struct amos *m)
 	for (int64_t i = 0; i < n; i++) {
 		const struct amos_slot *slot = &model->slots[i];
 		int64_t of = slot->kind == AMOS_SLOT_GRADIENT
-		                 ? amos_find(m, AMOS_PARAMETERS, slot->name + strlen("grad:"))
+		                 ? amos_find(m, AMOS_PARAMETERS, slot->name + sizeof "grad:" - 1)
 		                 : -1;
 		if (of >= 0)
 			m->slots[m->first[AMOS_GRADIENTS] + of] = i;
 	}
-	return true;
+}
+
+// True if `text` is the name, or, if there are `samples`, NAME:SAMPLES.
+static bool is_name(const char *text, const char *name, int64_t samples)
+{
+	int64_t number = 0;
+	for (; *name && *text == *name; text++, name++)
+		;
+	if (*name || !samples)
+		return *name == *text;
+	for (text += *text == ':'; *text >= '0' && *text <= '9'; text++)
+		number = number * 10 + *text - '0';
+	return !*text && number == samples;
 }
 
 // Returns the entry for the batch size of the instance; NULL: none.
 static const struct amos_entry *entry_named(const struct amos *m, const char *name)
 {
-	char fewer[64];
-	snprintf(fewer, sizeof fewer, "%s:%lld", name, (long long)m->samples);
-	return amos_find_entry(m->model, m->samples ? fewer : name);
+	for (int64_t e = 0; e < m->model->nentries; e++)
+		if (is_name(m->model->entries[e].name, name, m->samples))
+			return &m->model->entries[e];
+	return NULL;
 }
 
 static const struct amos_entry *outputs_of(const struct amos *m)
@@ -96,7 +101,7 @@ int64_t amos_find(const struct amos *m, enum amos_kind kind, const char *name)
 {
 	int64_t n = amos_count(m, kind);
 	for (int64_t i = 0; i < n; i++)
-		if (!strcmp(amos_name(m, kind, i), name))
+		if (amos_same(amos_name(m, kind, i), name))
 			return i;
 	return -1;
 }
@@ -184,7 +189,7 @@ static int call(struct amos *m, const char *name, double *loss)
 	const struct amos_entry *entry = entry_named(m, name);
 	if (!entry && m->samples)
 		return amos_fail(AMOS_USAGE,
-		                 "%s: compiled without '%s' of %lld %s" HELP
+		                 "%s: compiled without '%s' of %lld %s" AMOS_HELP
 		                 "the largest batch is for training: amos_set_batch(m, 0)",
 		                 m->model->name, name, (long long)m->samples,
 		                 PLURAL(m->samples, "sample", "samples"));
@@ -207,7 +212,7 @@ int amos_set_batch(struct amos *m, int64_t n)
 		return AMOS_DONE;
 	m->samples = before;
 	return amos_fail(AMOS_USAGE,
-	                 "%s: compiled without batches of %lld" HELP
+	                 "%s: compiled without batches of %lld" AMOS_HELP
 	                 "give amosc build --bind NAME=N for each size",
 	                 m->model->name, (long long)n);
 }
@@ -266,7 +271,7 @@ int amos_set_rate(struct amos *m, double factor)
 	if (slot < 0)
 		return amos_fail(AMOS_USAGE, "%s: compiled without parameters to train",
 		                 m->model->name);
-	if (!(factor >= 0) || isinf(factor))
+	if (!(factor >= 0) || factor - factor != 0)
 		return amos_fail(AMOS_INPUT,
 		                 "amos_set_rate: expected a finite factor of at least 0, found %g",
 		                 factor);
@@ -277,45 +282,5 @@ int amos_set_rate(struct amos *m, double factor)
 double amos_metric(const struct amos *m, const char *name)
 {
 	int64_t out = m->last ? amos_find_output(m->last, name) : -1;
-	return out < 0 ? NAN : amos_out_number(m, m->last, out);
-}
-
-// ---- instances ------------------------------------------------------------------------
-
-static bool is_weight(const struct amos_slot *s)
-{
-	return s->kind == AMOS_SLOT_PARAMETER || s->kind == AMOS_SLOT_FROZEN ||
-	       s->kind == AMOS_SLOT_BUFFER;
-}
-
-static void set_up(struct amos *m, const struct amos_setup *setup)
-{
-	const struct amos_model *model = m->model;
-	m->parallel_for = setup->parallel_for;
-	m->context = setup->context;
-	for (int64_t i = 0; setup->weights && i < model->nslots; i++) {
-		const struct amos_slot *s = &model->slots[i];
-		const void *given =
-		    is_weight(s) ? setup->weights(setup->context, s->name, s->bytes) : NULL;
-		if (given)
-			memcpy(amos_slot_bytes(m, i), given, (size_t)s->bytes);
-	}
-}
-
-int amos_open(const struct amos_model *model, const struct amos_setup *setup, struct amos **to)
-{
-	struct amos_setup all = {.size = sizeof all};
-	*to = NULL;
-	if (setup &&
-	    (setup->size < offsetof(struct amos_setup, weights) || setup->size > sizeof all))
-		return amos_fail(AMOS_INPUT,
-		                 "amos_open: expected a struct amos_setup of at most %zu bytes, "
-		                 "found %zu" HELP "compile the program with this runtime's amos.h",
-		                 sizeof all, setup->size);
-	if (setup)
-		memcpy(&all, setup, setup->size);
-	int status = amos_open_slots(model, all.threads, all.seed, NULL, NULL, to);
-	if (!status)
-		set_up(*to, &all);
-	return status;
+	return out < 0 ? AMOS_NAN : amos_out_number(m, m->last, out);
 }

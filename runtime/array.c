@@ -92,26 +92,6 @@ void amos_blob_free(struct amos_blob *blob)
 
 // ---- arrays ---------------------------------------------------------------------------
 
-int64_t amos_elements(int rank, const int64_t *dim)
-{
-	int64_t count = 1;
-	for (int a = 0; a < rank; a++)
-		if (dim[a] < 0 || __builtin_mul_overflow(count, dim[a], &count) ||
-		    count > INT64_MAX / 16)
-			return -1;
-	return count;
-}
-
-const char *amos_shape_text(char *to, size_t room, int type, int rank, const int64_t *dim)
-{
-	int at = snprintf(to, room, "%s[", amos_types[type].name);
-	for (int a = 0; a < rank; a++)
-		at += snprintf(to + at, room - (size_t)at, dim[a] < 0 ? "%s?" : "%s%lld",
-		               a ? "," : "", (long long)dim[a]);
-	snprintf(to + at, room - (size_t)at, "]");
-	return to;
-}
-
 int amos_array_reorder(struct amos_array *array, const char *where, bool swap, bool fortran)
 {
 	int64_t count = amos_elements(array->rank, array->dim), index[10] = {0}, at = 0;

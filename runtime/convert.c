@@ -1,40 +1,12 @@
-// convert.c: defines element types, converts between them and checks their range.
+// convert.c: converts between element types and checks their range.
 // Invariant: a value that does not fit is reported, never changed silently.
 #include "rt.h"
 #include <math.h>
 #include <string.h>
 
-const struct amos_element amos_types[AMOS_TYPES] = {
-#define T(name, ctype, bytes, cls, onnx) {#name, bytes, cls},
-#include "types.def"
-#undef T
-};
-
-// Returns the value of an element whose bits were read as an integer, or of a float.
-static double value_of(int type, double bits)
-{
-	return type == AMOS_f16    ? amos_from_f16((uint16_t)bits)
-	       : type == AMOS_bf16 ? amos_from_bf16((uint16_t)bits)
-	       : type == AMOS_b8   ? bits != 0
-	                           : bits;
-}
-
 static bool is_float(int type)
 {
 	return amos_types[type].class == 'f';
-}
-
-void amos_numbers(double *to, const void *from, int type, int64_t n)
-{
-	switch (type) {
-#define T(name, ctype, bytes, cls, onnx)                                                           \
-	case AMOS_##name:                                                                          \
-		for (int64_t i = 0; i < n; i++)                                                    \
-			to[i] = value_of(AMOS_##name, (double)((const ctype *)from)[i]);           \
-		break;
-#include "types.def"
-#undef T
-	}
 }
 
 static void load_ints(int64_t *to, const void *from, int type, int64_t n)
@@ -171,17 +143,4 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
 			break;
 	}
 	return first;
-}
-
-double amos_number(const void *at, int type, int64_t i)
-{
-	double x = NAN;
-	amos_numbers(&x, (const char *)at + i * amos_types[type].bytes, type, 1);
-	return x;
-}
-
-bool amos_in_range(const struct amos_slot *slot, double x)
-{
-	bool ignored = slot->ignore && x == (double)slot->ignore;
-	return !slot->limit || ignored || (x >= 0 && x < (double)slot->limit);
 }

@@ -1,8 +1,5 @@
 // crc.c: computes checksums of 32 bits, reflected: those of zip files and of TensorBoard's records.
-#include "rt.h"
-#include <string.h>
-
-enum { SLICES = 8, LONG = 1 << 13 };
+#include "core.h"
 
 // Adds `count` bytes bit by bit.
 static uint32_t add_bits(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t count)
@@ -14,6 +11,10 @@ static uint32_t add_bits(uint32_t polynomial, uint32_t crc, const unsigned char 
 	}
 	return crc;
 }
+
+#ifndef AMOS_FREESTANDING // which has no 8 KB for tables
+
+enum { SLICES = 8, LONG = 1 << 13 };
 
 // Long inputs pay for tables of eight bytes' effects (Kounavis and Berry's slicing by 8).
 uint32_t amos_crc(uint32_t polynomial, uint32_t crc, const void *bytes, size_t count)
@@ -39,3 +40,12 @@ uint32_t amos_crc(uint32_t polynomial, uint32_t crc, const void *bytes, size_t c
 	}
 	return ~add_bits(polynomial, crc, at, count);
 }
+
+#else
+
+uint32_t amos_crc(uint32_t polynomial, uint32_t crc, const void *bytes, size_t count)
+{
+	return ~add_bits(polynomial, ~crc, bytes, count);
+}
+
+#endif

@@ -269,11 +269,12 @@ static int verb_export(struct command *c)
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
-	status = from->start ? amos_fail(AMOS_INPUT,
-	                                 "%s: the run was stopped before it saved weights" HELP
-	                                 "continue it with --resume",
-	                                 from->path)
-	                     : amos_output_check(c->options.out);
+	status = from->image.start
+	             ? amos_fail(AMOS_INPUT,
+	                         "%s: the run was stopped before it saved weights" HELP
+	                         "continue it with --resume",
+	                         from->path)
+	             : amos_output_check(c->options.out);
 	int64_t n = 0;
 	struct amos_array *arrays = calloc((size_t)from->count + 1, sizeof *arrays);
 	for (int64_t i = 0; arrays && !status && i < from->count; i++)

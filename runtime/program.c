@@ -1,6 +1,5 @@
 // program.c: runs an entry of a compiled model: its launches and loops, in order.
-#include "rt.h"
-#include <string.h>
+#include "core.h"
 
 static int run_rows(const struct amos_run *, const struct amos_kernel *, int64_t n);
 

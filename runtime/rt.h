@@ -1,6 +1,7 @@
 // rt.h: declares what the runtime's files share, private to the runtime.
 #ifndef RT_H
 #define RT_H
+#include "number.h"
 #include "runtime.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,32 +9,16 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define HELP         AMOS_HELP
 
-// ---- convert.c: element types and conversions between them ---------------------------
-
-enum { // types.def
-#define T(name, ctype, bytes, cls, onnx) AMOS_##name,
-#include "types.def"
-#undef T
-	AMOS_TYPES
-};
-struct amos_element {
-	const char *name;
-	int bytes;
-	char class; // f i u b
-};
-extern const struct amos_element amos_types[AMOS_TYPES];
+// ---- convert.c: conversions between element types; see number.h ------------------------
 
 // Converts n elements; results that are floats are divided by `divide`. Returns -1, or the index of
 // the first value that `to_type` cannot hold: out of range, or, for an integer type, a fraction or
 // NaN. All floats are written, but integers only up to that index.
 int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
                      double divide);
-void amos_numbers(double *to, const void *from, int type, int64_t n); // loads n elements
 // True if every value of `from_type` is valid for `to_type` and, if `limit` is not 0, in [0,
 // limit).
 bool amos_attachable(int to_type, int from_type, int64_t limit);
-// True if an input may have the integer x: a label to ignore, or one in [0, limit).
-bool amos_in_range(const struct amos_slot *, double x);
 
 // ---- array.c: bytes of files, arrays --------------------------------------------------
 
@@ -45,17 +30,8 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
 int amos_gunzip(int file, const char *path, struct amos_blob *);
 // Decompresses the `count` bytes at `from`, of a zip file, to exactly the bytes of the blob.
 int amos_inflate(struct amos_blob *, const void *from, uint64_t count, const char *where);
-// crc.c. Returns the checksum of the bytes after those that have the checksum `crc` (0: none). The
-// polynomial, of degree 32, has its highest coefficient in bit 0.
-enum { AMOS_CRC32 = (int)0xEDB88320, AMOS_CRC32C = (int)0x82F63B78 };
-uint32_t amos_crc(uint32_t polynomial, uint32_t crc, const void *, size_t count);
 void amos_blob_free(struct amos_blob *);
 
-// Writes the type and shape, such as f32[2,?], to `to` and returns `to`; negative dimensions print
-// as "?".
-const char *amos_shape_text(char *to, size_t room, int type, int rank, const int64_t *dim);
-int64_t amos_elements(int rank,
-                      const int64_t *dim); // number of elements; -1: negative dimension or too many
 // Moves the blob into the array, whose type, rank and dim are set; its elements begin at `offset`
 // (copied if unaligned). If the array is longer than the blob, the caller still owns the blob.
 // `where` names the file in messages.
@@ -133,14 +109,6 @@ int amos_text_open(const char *path, const char *vocabulary, struct amos_array *
                    struct amos_vocabulary *);
 int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
 
-// ---- features.c: CPU features ---------------------------------------------------------
-
-// Returns the variant of a model that is best on this CPU: the last that it has the features for,
-// else the model.
-const struct amos_model *amos_best(const struct amos_model *);
-// Fails if this CPU lacks a feature that the code uses.
-int amos_check_cpu(const struct amos_model *);
-
 // ---- pool.c: threads -------------------------------------------------------------------
 
 int64_t amos_nanoseconds(void);
@@ -202,9 +170,6 @@ int amos_command_keep(const char *dir, const struct amos_model *, const struct a
 void amos_mean_add(struct amos_mean *, const struct amos *, const struct amos_entry *,
                    const char *out, int64_t samples);
 double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was NaN
-
-// api.c: lists the slots by kind in amos.slots; false: out of memory.
-bool amos_list_slots(struct amos *);
 
 // train.c. As amos_train(); if `training` is not NULL, as amos_fit(): continues from the instance's
 // step, catches no signals, and without options.out or options.resume has no run directory.

@@ -13,9 +13,8 @@
 extern "C" {
 #define _Noreturn [[noreturn]]
 #endif
-#include "abi.h"
-#include "amos.h"
 #include "common.h"
+#include "core.h"
 
 // For main(), before it opens any file: opens /dev/null for each closed standard descriptor, in the
 // direction that makes any use an error, so that no file gets descriptors 0 to 2.
@@ -90,49 +89,7 @@ struct amos_command_line {
 // AMOS_USAGE.
 void amos_parse(const struct amos_command_line *, int argc, char **argv);
 
-// ---- cpu.c: a model in memory ---------------------------------------------------------
-
-struct amos_memory { // bytes
-	int64_t params, state, scratch, pads, batch, total;
-};
-struct amos_span { // workers of a launch that one thread ran
-	const struct amos_kernel *kernel;
-	int64_t thread, begin, end; // nanoseconds of the clock of amos_now()
-};
-struct amos_spans { // a list with room for some; others are not recorded
-	int64_t room, count;
-	struct amos_span *at;
-};
-struct amos { // an open model, to be read only
-	const struct amos_model *model;
-	struct amos_memory memory;
-	int64_t threads;         // in use; 1 if more would not help
-	int64_t threads_missing; // could not be started
-	// Set by the caller: nanoseconds[number of a launch in its entry], to which each following
-	// launch adds its time; NULL: none.
-	int64_t *nanoseconds;
-	// Set by the caller: where each following launch is recorded; NULL: nowhere.
-	struct amos_spans *spans;
-
-	// private
-	char *params, *state, *gradients, *scratch, *local, *batch; // one mapping of `bytes`
-	int64_t bytes;
-	int64_t ninputs;
-	char **inputs;                        // indexed by number, in `batch`
-	char **outputs;                       // indexed by entry and number, in `batch`
-	char **given_inputs, **given_outputs; // of the current call
-	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
-	const struct amos_entry *entry;       // the entry that is running
-	struct amos_pool *pool;
-	int64_t samples;               // of amos_set_batch(); 0: the largest batch
-	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
-	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
-	int64_t *slots;                // by kind and number; -1: a gradient that there is not
-	// Runs launches on the caller's threads; NULL: the pool does.
-	void (*parallel_for)(void *context, int64_t n,
-	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
-	void *context; // of parallel_for()
-};
+// ---- cpu.c: instances on memory and threads of this process; see core.h --------------------
 
 // Opens a compiled model: allocates its memory and fills every slot but the inputs from
 // amos_slot.init, else from init(context, slot) (row major, of the slot's type; NULL: zeros).
@@ -149,42 +106,7 @@ void amos_rest(struct amos *); // gives scratch memory back to the system until 
 int64_t amos_process_memory(const struct amos *);
 void amos_give_back(void); // gives other memory of the process back that is not in use
 
-const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
-int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
-int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none
-
-// Returns a slot's memory: amos_slot.bytes bytes, row major. For an input, this is the buffer that
-// calls read by default.
-void *amos_slot_bytes(const struct amos *, int64_t slot);
-// Returns the buffer of an output, which holds it until the next call: row major, in the shape that
-// amos_out_shape() gives.
-void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out);
-// Writes the shape that the output had in the last call to dim[rank].
-void amos_out_shape(const struct amos *, const struct amos_entry *, int64_t out, int64_t *dim);
-// Returns its first element.
-double amos_out_number(const struct amos *, const struct amos_entry *, int64_t out);
-
-double amos_number(const void *at, int type, int64_t i); // returns element i
-
-// Runs an entry once. inputs[i], outputs[i]: addresses aligned to 64 bytes, or NULL for the model's
-// own buffers; either array may be NULL. AMOS_INPUT: an index was out of range; AMOS_MACHINE: a
-// launch failed.
-int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
 double amos_now(void); // seconds, of a clock that never goes back
-
-// ---- program.c: entries on memory and threads of the caller ---------------------------
-
-struct amos_run { // blocks are aligned to 64 bytes
-	char *params, *state, *gradients, *scratch;
-	char *const *inputs;  // indexed by number
-	char *const *outputs; // indexed by number
-	// Runs all workers of a row of amos_entry.kernels and returns when they are done: 0, or a
-	// status that ends the entry. `buf`: addresses of the row's operands.
-	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
-	void *own; // of launch()
-};
-// Returns 0, or the status of the launch that failed.
-int amos_run_entry(const struct amos_run *, const struct amos_entry *);
 
 // ---- data.c, source.c, bind.c, attach.c, measure.c, batch.c: batches out of files -----
 
@@ -287,29 +209,12 @@ int amos_npz_write(const char *path, int64_t n, const struct amos_array *);
 int amos_npz_read(const char *path, int64_t *n, struct amos_array **);
 void amos_npz_free(int64_t n, struct amos_array *);
 
-// ---- ckpt.c: checkpoints --------------------------------------------------------------
+// ---- ckpt.c: checkpoints in files; see core.h ------------------------------------------
 
-struct amos_mean { // mean of a metric over samples
-	double sum;
-	int64_t samples;
-};
-struct amos_held { // an evaluation of the held-out data
-	int64_t step;
-	double loss, accuracy; // INFINITY, NAN: none
-};
-struct amos_position { // progress of a training
-	int64_t step;  // updates made
-	int64_t run;   // batches used
-	int64_t owing; // 1: the evaluation of this step was interrupted and is still due
-	struct amos_held held, best;         // the last evaluation, and the one of lowest loss
-	struct amos_mean losses, accuracies; // since the last line of the log
-};
 // Saves a checkpoint: writes a temporary file, syncs and renames it, so a crash leaves the old file
 // or the new one. `identity`: lines of amos_identity() about what is trained.
 int amos_checkpoint_save(const struct amos *, const char *path, const struct amos_position *,
                          const char *identity);
-struct amos_position amos_start_position(void); // before the first step
-
 // The same for a model as amos_open_slots() made it: its weights and state are not written, but the
 // disk must have room for them.
 int amos_checkpoint_save_start(const struct amos *, const char *path, const struct amos_position *,
@@ -317,9 +222,7 @@ int amos_checkpoint_save_start(const struct amos *, const char *path, const stru
 
 struct amos_checkpoint { // an open checkpoint file
 	char *path, *identity;
-	char version[16]; // of the amosc that wrote it; "": before 0.1.0
-	bool start;       // of amos_checkpoint_save_start(): the arrays have no bytes
-	struct amos_position point;
+	struct amos_image image; // of the file
 	int64_t count;
 	struct amos_saved { // a slot; the array's bytes belong to the checkpoint
 		struct amos_array array;

@@ -306,7 +306,7 @@ static int resume(struct training *t)
 	if (!status)
 		status = amos_checkpoint_load(c, t->m);
 	if (!status)
-		t->point = c->point;
+		t->point = c->image.point;
 	amos_checkpoint_close(c);
 	return status;
 }

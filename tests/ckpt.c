@@ -22,7 +22,7 @@ static int load(struct amos *m, const char *path, struct amos_position *point)
 	if (!status)
 		status = amos_checkpoint_load(c, m);
 	if (!status)
-		*point = c->point;
+		*point = c->image.point;
 	amos_checkpoint_close(c);
 	return status;
 }
@@ -103,7 +103,8 @@ static void versions(void)
 	struct amos_position point;
 	size_t size;
 	char *bytes = read_file(arena, "good.ckpt", &size);
-	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) && !strcmp(c->version, AMOS_VERSION),
+	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) &&
+	          !strcmp(c->image.version, AMOS_VERSION),
 	      "version");
 	amos_checkpoint_close(c);
 	write_as("version.ckpt", bytes, size, '3', "7.8.9");
@@ -172,7 +173,7 @@ static void without_version(void)
 	          !memcmp(amos_slot_bytes(other, 2), w, sizeof w),
 	      "its contents");
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("old.ckpt", false, &c) && !*c->version &&
+	CHECK(!amos_checkpoint_open("old.ckpt", false, &c) && !*c->image.version &&
 	          !strcmp(c->identity, "a line"),
 	      "its identity");
 	amos_checkpoint_close(c);
@@ -193,7 +194,7 @@ static void start(void)
 	CHECK(!amos_checkpoint_save_start(m, "start.ckpt", &point, "model\tline\n"), "save");
 	CHECK(!load(m, "start.ckpt", &read) && !memcmp(&point, &read, sizeof point), "load");
 	CHECK(!memcmp(amos_slot_bytes(m, 2), before, sizeof before), "no weights are loaded");
-	CHECK(!amos_checkpoint_open("start.ckpt", true, &c) && c->start && c->count == 4 &&
+	CHECK(!amos_checkpoint_open("start.ckpt", true, &c) && c->image.start && c->count == 4 &&
 	          !c->slots[0].array.bytes,
 	      "the slots");
 	amos_checkpoint_close(c);

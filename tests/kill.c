@@ -147,7 +147,7 @@ static int64_t step_of(const char *path)
 		return -1;
 	CHECK(!amos_checkpoint_open(path, true, &c), "after a kill");
 	bool ours = strstr(c->identity, "--seed\t2\n");
-	int64_t step = ours ? c->point.step : -1;
+	int64_t step = ours ? c->image.point.step : -1;
 	amos_checkpoint_close(c);
 	return step;
 }

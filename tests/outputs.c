@@ -259,6 +259,50 @@ static void check_setup(const struct amos_model *model)
 	amos_close(own);
 }
 
+/* In memory of the caller's: the bits of amos_open(), and nothing behind the block is written. */
+static void check_memory(const struct amos_model *model)
+{
+	enum { LINE = 64, BEHIND = 4096 };
+	struct amos_setup setup;
+	struct amos *own = opened(model, NULL), *m;
+	int64_t bytes = amos_instance_bytes(model, NULL), shared, i;
+	char *all = (char *)malloc((size_t)bytes * 2 + LINE + BEHIND), *block = all;
+	double expected = trained(own), loss;
+	int launches = 0, turn;
+	while ((uintptr_t)block % LINE)
+		block++;
+	CHECK(bytes > 0 && amos_open_in(model, NULL, block, bytes - 1, &m) == AMOS_INPUT && !m);
+	CHECK(amos_open_in(model, NULL, block + LINE / 2, bytes + LINE, &m) == AMOS_INPUT && !m);
+	CHECK(amos_open_in(model, NULL, NULL, bytes, &m) == AMOS_INPUT && !m);
+	for (turn = 0; turn < 2; turn++) { /* the block may be used again */
+		memset(block + (turn ? bytes : 0), 0x55, (size_t)(BEHIND + (turn ? 0 : bytes)));
+		CHECK(!amos_open_in(model, NULL, block, bytes, &m) && (char *)m == block);
+		fill(m);
+		CHECK(trained(m) == expected && same(own, m));
+		CHECK(!amos_gradient(m, NULL) && !amos_update(m) && !amos_forward(m));
+		amos_close(m);
+		for (i = 0; i < BEHIND; i++)
+			CHECK(block[bytes + i] == 0x55);
+	}
+	memset(&setup, 0, sizeof setup);
+	setup.size = sizeof setup;
+	setup.threads = 2;
+	setup.seed = 1;
+	CHECK(amos_instance_bytes(model, &setup) == -1 && strstr(amos_error(), "parallel_for"));
+	CHECK(amos_open_in(model, &setup, block, bytes, &m) == AMOS_INPUT && !m);
+	setup.parallel_for = backwards;
+	setup.context = &launches;
+	shared = amos_instance_bytes(model, &setup);
+	CHECK(shared >= bytes && !amos_open_in(model, &setup, block, shared, &m));
+	fill(m);
+	loss = trained(m);
+	CHECK(loss == expected);
+	setup.threads = 1025;
+	CHECK(amos_instance_bytes(model, &setup) == -1 && strstr(amos_error(), "1024"));
+	amos_close(own);
+	free(all);
+}
+
 /* A smaller batch is the first samples of the inputs, for inference alone. */
 static void check_sizes(const struct amos_model *model)
 {
@@ -355,6 +399,7 @@ int main(int argc, char **argv)
 		check_fit(models[k]);
 		check_checkpoints(models[k]);
 		check_setup(models[k]);
+		check_memory(models[k]);
 	}
 	return 0;
 }

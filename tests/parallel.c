@@ -96,11 +96,9 @@ static void waiting_sleeps(void)
 	amos_close(m);
 }
 
-// Trains the line for 100 steps; the results are compared bit for bit.
-static void train_line(int threads, float *to)
+// Trains the line for 100 steps and closes it; the results are compared bit for bit.
+static void train_opened(struct amos *m, float *to)
 {
-	struct amos *m;
-	CHECK(!amos_open_slots(&mock_line, threads, 7, NULL, NULL, &m), "%d threads", threads);
 	const struct amos_entry *train = amos_find_entry(&mock_line, "train");
 	float x[12] __attribute__((aligned(64))), y[4] __attribute__((aligned(64)));
 	for (int step = 0; step < 100; step++) {
@@ -117,6 +115,25 @@ static void train_line(int threads, float *to)
 	CHECK(*(int64_t *)amos_slot_bytes(m, amos_find_slot(&mock_line, "amos.seed")) == 7, "seed");
 	CHECK(amos_out_number(m, train, 0) < 0.05, "loss %g", amos_out_number(m, train, 0));
 	amos_close(m);
+}
+
+static void train_line(int threads, float *to)
+{
+	struct amos *m;
+	CHECK(!amos_open_slots(&mock_line, threads, 7, NULL, NULL, &m), "%d threads", threads);
+	train_opened(m, to);
+}
+
+// The same in a block of the caller's, of exactly the bytes that it needs.
+static void train_in_block(float *to)
+{
+	struct amos_setup setup = {.size = sizeof setup, .seed = 7};
+	struct amos *m;
+	int64_t bytes = amos_instance_bytes(&mock_line, &setup);
+	char *block = aligned_alloc(AMOS_LINE, (size_t)bytes);
+	CHECK(block && !amos_open_in(&mock_line, &setup, block, bytes, &m), "in a block");
+	train_opened(m, to);
+	free(block);
 }
 
 static const void *given(void *context, int64_t slot)
@@ -138,11 +155,13 @@ static void first_contents(void)
 	amos_close(m);
 	struct amos_model old = mock_line;
 	old.abi = 999;
-	CHECK(amos_open_slots(&old, 1, 0, NULL, NULL, &m) == AMOS_INPUT && !m, "another version opens");
+	CHECK(amos_open_slots(&old, 1, 0, NULL, NULL, &m) == AMOS_INPUT && !m,
+	      "another version opens");
 	CHECK(strstr(amos_error(), "999"), "says the version");
 	struct amos_model large = mock_line;
 	large.state = INT64_C(1) << 60;
-	CHECK(amos_open_slots(&large, 1, 0, NULL, NULL, &m) == AMOS_MACHINE && !m, "an exabyte opens");
+	CHECK(amos_open_slots(&large, 1, 0, NULL, NULL, &m) == AMOS_MACHINE && !m,
+	      "an exabyte opens");
 	CHECK(strstr(amos_error(), "out of memory"), "says why");
 }
 
@@ -214,6 +233,8 @@ int main(void)
 		train_line(threads, many);
 		CHECK(!memcmp(one, many, sizeof one), "%d threads give other bits", threads);
 	}
+	train_in_block(many);
+	CHECK(!memcmp(one, many, sizeof one), "memory of the caller's gives other bits");
 	first_contents();
 	loops();
 	printf(

@@ -21,8 +21,9 @@ static int train_with(const struct amos_model *model, const struct amos_options 
 {
 	struct amos *m;
 	struct amos_data *data;
-	CHECK(!amos_open_slots(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
-	      "open");
+	CHECK(
+	    !amos_open_slots(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
+	    "open");
 	CHECK(!amos_data_open(options, 0, &data), "data");
 	int status = amos_data_attach(data, model, entries);
 	if (!status)
@@ -176,7 +177,7 @@ static void counts_updates(void)
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
 	CHECK(count_lines("twos/log.jsonl", "\"loss\"") == 7, "a line an update");
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("twos", true, &c) && c->point.run == 14, "batches");
+	CHECK(!amos_checkpoint_open("twos", true, &c) && c->image.point.run == 14, "batches");
 	amos_checkpoint_close(c);
 }
 
@@ -301,7 +302,7 @@ static void first_interrupt_saves(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 	struct amos_checkpoint *c;
 	CHECK(!amos_checkpoint_open("stopped", true, &c), "the checkpoint");
-	CHECK(c->point.step > 0, "no step was made");
+	CHECK(c->image.point.step > 0, "no step was made");
 	amos_checkpoint_close(c);
 }
 
@@ -358,7 +359,8 @@ static void full_disk(void)
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("full", true, &c) && c->point.step == 5, "the old checkpoint");
+	CHECK(!amos_checkpoint_open("full", true, &c) && c->image.point.step == 5,
+	      "the old checkpoint");
 	amos_checkpoint_close(c);
 	glob_t found;
 	CHECK(glob("full/*.aside", 0, NULL, &found) == GLOB_NOMATCH, "half a file is left");

@@ -29,7 +29,7 @@ void verb_export(Session *session)
 	struct amos_checkpoint *from;
 	need_done(amos_checkpoint_open(path, last, &from));
 	at_end(session->arena, close_checkpoint, from);
-	if (from->start)
+	if (from->image.start)
 		fail(path, "the run was stopped before it saved weights" HELP
 		           "continue it with amosc train --resume");
 	need_done(amos_output_check(out));
@@ -57,8 +57,8 @@ void verb_export(Session *session)
 	write_model(model, out, chosen(session, OPT_keep_training), trained_bytes, trained);
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
-		                     (json_int_t)from->point.step));
+		                     (json_int_t)from->image.point.step));
 	else if (!chosen(session, OPT_quiet))
 		printf("%s: %d %s of step %lld\n", out, count, PLURAL(count, "tensor", "tensors"),
-		       (long long)from->point.step);
+		       (long long)from->image.point.step);
 }

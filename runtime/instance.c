@@ -1,0 +1,355 @@
+// instance.c: lays out an instance of a compiled model in a block of memory, and calls its entries.
+// Invariant: workers may run on any thread in any order and compute the same, so results do not
+// depend on the number of threads. Nothing allocates.
+#include "number.h"
+
+enum { SMALL_WORK = 1 << 14 }; // bytes + flops below which one thread is faster
+
+int64_t amos_round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+bool amos_is_small(const struct amos_kernel *k)
+{
+	return k->workers == 1 || k->bytes + k->flops < SMALL_WORK;
+}
+
+// True if all launches of an entry are small, so more threads would not help.
+static bool all_small(const struct amos_entry *entry)
+{
+	for (int64_t i = 0; i < entry->nkernels; i++)
+		if (!amos_is_small(&entry->kernels[i]))
+			return false;
+	return true;
+}
+
+struct task { // a launch, for the caller's threads
+	const struct amos *m;
+	const struct amos_kernel *kernel;
+	char *const *buf;
+};
+
+static void run_worker(void *task, int64_t i, int64_t thread)
+{
+	const struct task *t = task;
+	int64_t local = amos_round_up(t->m->model->local, AMOS_LINE);
+	t->kernel->code(t->buf, i, t->m->local + thread * local);
+}
+
+int amos_launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
+{
+	struct amos *m = run->own;
+	struct task task = {m, k, buf};
+	if (m->parallel_for && !amos_is_small(k))
+		m->parallel_for(m->context, k->workers, run_worker, &task);
+	else
+		for (int64_t i = 0; i < k->workers; i++)
+			run_worker(&task, i, 0);
+	return AMOS_DONE;
+}
+
+static char *const *chosen(char **to, char *const *own, void *const *given, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = given && given[i] ? given[i] : own[i];
+	return to;
+}
+
+// ---- outputs of data-dependent size ---------------------------------------------------
+
+static void run_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
+{
+	const int64_t *shape =
+	    out->shape_output ? (const int64_t *)outputs[out->shape_output - 1] : out->dim;
+	for (int64_t a = 0; a < out->rank; a++)
+		dim[a] = shape[a] < 0 ? 0 : shape[a] < out->dim[a] ? shape[a] : out->dim[a];
+}
+
+// Moves the valid elements to the front, one row of the last axis at a time.
+static void pack(const struct amos_out *out, const int64_t *dim, char *at)
+{
+	int64_t last = out->rank - 1, lines = 1;
+	int64_t size = amos_types[out->type].bytes, line = dim[last] * size;
+	for (int64_t a = 0; a < last; a++)
+		lines *= dim[a];
+	for (int64_t i = 0; i < lines; i++) {
+		int64_t from = 0, step = out->dim[last] * size, rest = i;
+		for (int64_t a = last - 1; a >= 0; a--) {
+			from += rest % dim[a] * step;
+			rest /= dim[a];
+			step *= out->dim[a];
+		}
+		memmove(at + i * line, at + from, (size_t)line);
+	}
+}
+
+int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
+              void *const *outputs)
+{
+	int64_t first = m->first_out[entry - m->model->entries];
+	struct amos_run run = {
+	    .params = m->params,
+	    .state = m->state,
+	    .gradients = m->gradients,
+	    .scratch = m->scratch,
+	    .inputs = chosen(m->given_inputs, m->inputs, inputs, m->ninputs),
+	    .outputs = chosen(m->given_outputs, m->outputs + first, outputs, entry->nouts),
+	    .launch = m->launch,
+	    .own = m,
+	};
+	m->entry = entry;
+	int status = amos_run_entry(&run, entry);
+	if (status)
+		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
+		                 m->model->name, status);
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		const int64_t *index = (const int64_t *)run.outputs[i];
+		int64_t dim[10];
+		if (out->check && *index)
+			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
+			                 out->check, (long long)(*index == INT64_MIN ? 0 : *index));
+		if (!out->shape_output || !out->rank)
+			continue;
+		run_shape(out, run.outputs, dim);
+		pack(out, dim, run.outputs[i]);
+	}
+	return AMOS_DONE;
+}
+
+// ---- addresses of slots and outputs ---------------------------------------------------
+
+void *amos_slot_bytes(const struct amos *m, int64_t slot)
+{
+	const struct amos_slot *s = &m->model->slots[slot];
+	return s->kind == AMOS_SLOT_INPUT      ? m->inputs[s->offset]
+	       : s->kind == AMOS_SLOT_STATE    ? m->state + s->offset
+	       : s->kind == AMOS_SLOT_GRADIENT ? m->gradients + s->offset
+	                                       : m->params + s->offset;
+}
+
+void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
+{
+	return m->outputs[m->first_out[entry - m->model->entries] + out];
+}
+
+void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_t out, int64_t *dim)
+{
+	run_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
+}
+
+double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
+{
+	double x = amos_number(amos_out_bytes(m, entry, out), (int)entry->outs[out].type, 0);
+	return x == x ? x : AMOS_NAN; // drops the sign of NaN, which varies
+}
+
+const struct amos_entry *amos_find_entry(const struct amos_model *model, const char *name)
+{
+	int at = amos_index(name, model->entries, model->nentries, sizeof *model->entries);
+	return at < 0 ? NULL : &model->entries[at];
+}
+
+int64_t amos_find_slot(const struct amos_model *model, const char *name)
+{
+	return amos_index(name, model->slots, model->nslots, sizeof *model->slots);
+}
+
+int64_t amos_find_output(const struct amos_entry *entry, const char *name)
+{
+	return amos_index(name, entry->outs, entry->nouts, sizeof *entry->outs);
+}
+
+// ---- layout ---------------------------------------------------------------------------
+
+struct block { // memory that is given out from its start; at NULL: only counted
+	char *at;
+	int64_t used;
+};
+
+static void *take(struct block *b, int64_t bytes, int64_t align)
+{
+	int64_t start = amos_round_up(b->used, align);
+	b->used = start + bytes;
+	return b->at ? b->at + start : NULL;
+}
+
+static void *take_table(struct block *b, int64_t count, size_t size)
+{
+	return take(b, count * (int64_t)size, _Alignof(int64_t));
+}
+
+// Lays out inputs and outputs.
+static void lay_batch(struct amos *m, struct block *b)
+{
+	const struct amos_model *model = m->model;
+	int64_t number = 0;
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		char *at = s->kind == AMOS_SLOT_INPUT ? take(b, s->bytes, AMOS_LINE) : NULL;
+		if (at)
+			m->inputs[s->offset] = at;
+	}
+	for (int64_t e = 0; e < model->nentries; e++) {
+		const struct amos_entry *entry = &model->entries[e];
+		if (b->at)
+			m->first_out[e] = number;
+		for (int64_t i = 0; i < entry->nouts; i++, number++) {
+			char *at = take(b, entry->outs[i].bytes, AMOS_LINE);
+			if (at)
+				m->outputs[number] = at;
+		}
+	}
+}
+
+int64_t amos_lay_out(struct amos *m, char *memory, int64_t align)
+{
+	const struct amos_model *model = m->model;
+	struct block b = {memory, sizeof *m};
+	int64_t ninputs = 0, outs = 0, most = 0, scratch = 0,
+	        pads = amos_round_up(model->local, AMOS_LINE) * m->threads;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == AMOS_SLOT_INPUT && ninputs <= model->slots[i].offset)
+			ninputs = model->slots[i].offset + 1;
+	for (int64_t e = 0; e < model->nentries; e++) {
+		const struct amos_entry *entry = &model->entries[e];
+		outs += entry->nouts;
+		most = most > entry->nouts ? most : entry->nouts;
+		scratch = scratch > entry->scratch ? scratch : entry->scratch;
+	}
+	m->ninputs = ninputs;
+	m->inputs = take_table(&b, ninputs, sizeof *m->inputs);
+	m->given_inputs = take_table(&b, ninputs, sizeof *m->given_inputs);
+	m->outputs = take_table(&b, outs, sizeof *m->outputs);
+	m->given_outputs = take_table(&b, most, sizeof *m->given_outputs);
+	m->first_out = take_table(&b, model->nentries, sizeof *m->first_out);
+	m->slots = take_table(&b, 2 * model->nslots, sizeof *m->slots);
+	m->params = take(&b, model->params, align);
+	m->state = take(&b, model->state, align);
+	m->scratch = take(&b, scratch, align);
+	m->local = take(&b, pads, align);
+	int64_t batch = amos_round_up(b.used, align);
+	b.used = batch;
+	lay_batch(m, &b);
+	batch = b.used - batch;
+	m->memory = (struct amos_memory){
+	    model->params, model->state, scratch,
+	    pads,          batch,        model->params + model->state + scratch + pads + batch};
+	// Gradients come last and do not count: only some programs touch them.
+	m->gradients = take(&b, model->gradients, align);
+	return amos_round_up(b.used, align);
+}
+
+// ---- open -----------------------------------------------------------------------------
+
+int amos_read_setup(const char *function, const struct amos_setup *setup, struct amos_setup *to)
+{
+	*to = (struct amos_setup){.size = sizeof *to};
+	if (!setup)
+		return AMOS_DONE;
+	if (setup->size < offsetof(struct amos_setup, weights) || setup->size > sizeof *to)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: expected a struct amos_setup of at most %d bytes, found "
+		                 "%lld" AMOS_HELP "compile the program with this runtime's amos.h",
+		                 function, (int)sizeof *to, (long long)setup->size);
+	memcpy(to, setup, setup->size);
+	if (to->parallel_for && to->threads > AMOS_THREADS)
+		return amos_fail(AMOS_INPUT, "%s: expected at most %d threads, found %lld",
+		                 function, AMOS_THREADS, (long long)to->threads);
+	return AMOS_DONE;
+}
+
+int amos_prepare(struct amos *m, const struct amos_model *model, const struct amos_setup *setup)
+{
+	if (model->abi != AMOS_ABI)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: expected a model compiled for version %d of the runtime, found "
+		    "%lld" AMOS_HELP "compile it again",
+		    model->name, AMOS_ABI, (long long)model->abi);
+	model = amos_best(model);
+	*m = (struct amos){.model = model,
+	                   .threads = 1,
+	                   .launch = amos_launch,
+	                   .parallel_for = setup->parallel_for,
+	                   .context = setup->context};
+	for (int64_t e = 0; e < model->nentries; e++)
+		if (!all_small(&model->entries[e]))
+			m->threads = setup->threads;
+	return amos_check_cpu(model);
+}
+
+static bool is_weight(const struct amos_slot *s)
+{
+	return s->kind == AMOS_SLOT_PARAMETER || s->kind == AMOS_SLOT_FROZEN ||
+	       s->kind == AMOS_SLOT_BUFFER;
+}
+
+void amos_fill(struct amos *m, const struct amos_setup *setup)
+{
+	const struct amos_model *model = m->model;
+	amos_list_slots(m);
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		const void *from = NULL;
+		if (setup->weights && is_weight(s))
+			from = setup->weights(setup->context, s->name, s->bytes);
+		from = from ? from : s->init;
+		if (from && s->kind != AMOS_SLOT_INPUT)
+			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
+	}
+	int64_t slot = amos_find_slot(model, "amos.seed");
+	if (slot >= 0)
+		memcpy(amos_slot_bytes(m, slot), &setup->seed, sizeof setup->seed);
+}
+
+// ---- open in the caller's memory --------------------------------------------------------
+
+// Begins an instance for amos_open_in(), which has no threads of its own.
+static int prepare_in(const char *function, const struct amos_model *model,
+                      const struct amos_setup *setup, struct amos_setup *all, struct amos *m)
+{
+	int status = amos_read_setup(function, setup, all);
+	if (!status && all->threads > 1 && !all->parallel_for)
+		status = amos_fail(AMOS_INPUT, "%s: expected parallel_for() for %lld threads",
+		                   function, (long long)all->threads);
+	all->threads = all->threads > 1 ? all->threads : 1;
+	return status ? status : amos_prepare(m, model, all);
+}
+
+int64_t amos_instance_bytes(const struct amos_model *model, const struct amos_setup *setup)
+{
+	struct amos_setup all;
+	struct amos m;
+	int status = prepare_in("amos_instance_bytes", model, setup, &all, &m);
+	return status ? -1 : amos_lay_out(&m, NULL, AMOS_LINE);
+}
+
+int amos_open_in(const struct amos_model *model, const struct amos_setup *setup, void *memory,
+                 int64_t bytes, struct amos **to)
+{
+	struct amos_setup all;
+	struct amos m;
+	*to = NULL;
+	int status = prepare_in("amos_open_in", model, setup, &all, &m);
+	if (status)
+		return status;
+	int64_t needed = amos_lay_out(&m, NULL, AMOS_LINE);
+	if (bytes < needed)
+		return amos_fail(AMOS_INPUT, "%s: expected a block of %lld bytes, found %lld",
+		                 model->name, (long long)needed, (long long)bytes);
+	if (!memory || (uintptr_t)memory % AMOS_LINE)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: expected a block at a multiple of %d bytes, found it at "
+		                 "address %lld",
+		                 model->name, AMOS_LINE, (long long)(uintptr_t)memory);
+	memset(memory, 0, (size_t)needed);
+	*to = memory;
+	**to = m;
+	amos_lay_out(*to, memory, AMOS_LINE);
+	amos_fill(*to, &all);
+	return AMOS_DONE;
+}
