@@ -35,5 +35,6 @@ set(PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/amosc)
 file(RELATIVE_PATH CORE_FROM_PACKAGE /prefix/${PACKAGE_DIR} /prefix/lib/amosc/amos_core.c)
 configure_package_config_file(cmake/amoscConfig.cmake.in ${CMAKE_BINARY_DIR}/amoscConfig.cmake
   INSTALL_DESTINATION ${PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake COMPATIBILITY SameMinorVersion
+  ARCH_INDEPENDENT) # amoscConfig.cmake checks what needs that
 install(FILES ${CMAKE_BINARY_DIR}/amoscConfig.cmake ${CMAKE_BINARY_DIR}/amoscConfigVersion.cmake DESTINATION ${PACKAGE_DIR})

@@ -88,11 +88,13 @@ const char *header_text(const Program *p, const char *prefix)
 			outs = p->entries.at[i].unit.graph;
 	say(t, "/* %s_model, compiled from ", prefix);
 	say_name(t, basename(g->name));
-	say(t, " by amosc %s, after the runtime's functions. */\n%s\n", AMOS_VERSION,
-	    header_pages[0].text);
+	say(t, " by amosc %s, after the runtime's functions. */\n", AMOS_VERSION);
+	if (chosen(p->session, OPT_freestanding))
+		say(t, "#define AMOS_FREESTANDING /* the runtime is amos_core.c */\n");
+	say(t, "%s\n", header_pages[0].text);
 	say(t, "#ifndef AMOS_MODEL_%s\n#define AMOS_MODEL_%s\n", prefix, prefix);
-	say(t,
-	    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* The model, for amos_open().\n *\n");
+	say(t, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* The model, for amos_open() or "
+	       "amos_open_in().\n *\n");
 	const Sizes sizes = batch_sizes(p->session);
 	for (int k = 0; k < sizes.count; k++)
 		say(t, k ? ", %lld" : " * Batch sizes, for amos_set_batch(): %lld",

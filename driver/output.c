@@ -77,6 +77,24 @@ static bool is_minimal(const Session *session, OutputKind kind)
 	return kind != EXECUTABLE || chosen(session, OPT_minimal);
 }
 
+static const char *archive_of(const Session *session, OutputKind kind)
+{
+	return chosen(session, OPT_freestanding) ? "libamos_core.a"
+	       : is_minimal(session, kind)       ? "libamos_minimal.a"
+	                                         : "libamos.a";
+}
+
+// Returns how to go on without a runtime for the target.
+static const char *without_runtime(const Session *session)
+{
+	Arena *arena = session->arena;
+	if (!chosen(session, OPT_freestanding))
+		return "build one with a compiler for it (docs/targets.md), or write the object "
+		       "alone: -o NAME.o";
+	return format(arena, "write the object alone, -o NAME.o, and compile %s with it",
+	              installed_file(arena, "amos_core.c", AMOSC_RUNTIMES_BUILT "/amos_core.c"));
+}
+
 // Returns the directory of the runtime for the target, from which trainers are linked.
 static const char *runtime_of(const Session *session, const char *path)
 {
@@ -85,15 +103,11 @@ static const char *runtime_of(const Session *session, const char *path)
 	const char *built = format(arena, "%s/%s", AMOSC_RUNTIMES_BUILT, system);
 	const char *folder = installed_file(arena, system, built);
 	if (access(folder, R_OK))
-		fail(path,
-		     "no runtime for %s is installed" HELP
-		     "build one with a compiler for it (docs/targets.md), or write the object "
-		     "alone: "
-		     "-o NAME.o",
-		     system);
+		fail(path, "no runtime for %s is installed" HELP "%s", system,
+		     without_runtime(session));
 	OutputKind kind = kind_of(path);
 	const char *needed = kind == SHARED_LIBRARY      ? "library"
-	                     : is_minimal(session, kind) ? "libamos_minimal.a"
+	                     : is_minimal(session, kind) ? archive_of(session, kind)
 	                                                 : "program";
 	if (access(format(arena, "%s/%s", folder, needed), R_OK))
 		fail(path, "the runtime for %s is for %s alone" HELP "%s", system,
@@ -105,11 +119,27 @@ static const char *runtime_of(const Session *session, const char *path)
 
 // ---- outputs --------------------------------------------------------------------------
 
+static void check_freestanding(const Session *session, const char *path)
+{
+	if (!ends_with(path, ".o") && !ends_with(path, ".a"))
+		bad_usage(session, "--freestanding: expected -o NAME.o or NAME.a");
+	if (target_writes_text(target_of(session)))
+		bad_usage(session, "--freestanding: expected a CPU as the target");
+	if (chosen(session, OPT_minimal))
+		bad_usage(session, "expected --freestanding or --minimal, found both");
+	if (chosen(session, OPT_bindings))
+		bad_usage(session, "--bindings: its interfaces need a system; leave out "
+		                   "--freestanding");
+}
+
 void check_output(Session *session, const char *path)
 {
+
 	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
 		PUSH(session->arena, session->choices,
 		     ((Choice){OPT_target, target_here(session->arena)}));
+	if (chosen(session, OPT_freestanding))
+		check_freestanding(session, path);
 	OutputKind kind = kind_of(path);
 	bool gpu = target_writes_text(target_of(session));
 	if (ends_with(path, ".ptx") && !gpu)
@@ -163,8 +193,9 @@ void prepare_output(Program *p, const char *path)
 	p->update_only = chosen(p->session, OPT_update_only);
 	p->apart = is_called(p->session, path) && !p->update_only;
 	p->session->several = p->apart;
-	p->variants =
-	    target_variants(p->session->arena, p->target[0], is_narrow(p->session), &p->target);
+	if (!chosen(p->session, OPT_freestanding)) // whose runtime knows no features of CPUs
+		p->variants = target_variants(p->session->arena, p->target[0],
+		                              is_narrow(p->session), &p->target);
 }
 
 void write_program(const Program *p, const char *path)
@@ -184,6 +215,7 @@ void write_program(const Program *p, const char *path)
 	                       .texts = texts.count,
 	                       .text = texts.at,
 	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
+	                       .archive = archive_of(session, kind),
 	                       .minimal = is_minimal(session, kind),
 	                       .lld = AMOSC_LLD});
 }

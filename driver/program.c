@@ -448,7 +448,8 @@ static void pass_join(Program *p)
 
 int64_t threads_of(const Session *session)
 {
-	return amos_threads(choice_count(session, OPT_threads, 0));
+	int64_t here = chosen(session, OPT_freestanding) ? 1 : 0;
+	return amos_threads(choice_count(session, OPT_threads, here));
 }
 
 static int64_t local_of(const Plan *p)

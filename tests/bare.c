@@ -1,17 +1,25 @@
-// bare.c: trains the compiled model MODEL on a Cortex-M without a system, as foreign.c does.
-// Prints the losses by semihosting. All memory is one array; of the runtime, it has program.c
-// alone.
+// bare.c: trains the compiled model MODEL, of HEADER, to the checkpoint FILE, on a Cortex-M without
+// a system, as foreign.c does. Prints by semihosting: the bytes of an instance, the losses, the
+// bytes of stack that steps used, and an error.
+#include HEADER
+#include <stdbool.h>
 #include "foreign.h"
 
-enum { STEPS = 20, LINE = 64, ROOM = 1 << 17, SLOTS = 64 };
+enum { STEPS = 20, ROOM = 1 << 17, UNUSED = 0x55 };
 
-extern const struct amos_model MODEL;
 extern char bss_start[], bss_end[], stack_end[];
 
-static _Alignas(LINE) char memory[ROOM];
-static int64_t used;
+static _Alignas(64) char memory[ROOM];
 
-enum { WRITE0 = 4, EXIT = 0x18, ERROR = 0x20023, DONE = 0x20026 }; // of semihosting
+enum {
+	OPEN = 1,
+	CLOSE = 2,
+	WRITE0 = 4,
+	WRITE = 5,
+	EXIT = 0x18,
+	ERROR = 0x20023,
+	DONE = 0x20026
+}; // of semihosting
 
 // ---- the machine ----------------------------------------------------------------------
 
@@ -72,74 +80,115 @@ void *memmove(void *to, const void *from, size_t n)
 
 // ---- the model ------------------------------------------------------------------------
 
-static char *take(int64_t bytes)
+static void expect(bool right, const char *what)
 {
-	char *at = memory + used;
-	used += (bytes + LINE - 1) / LINE * LINE;
-	if (used > ROOM)
-		stop("out of memory\n");
-	return at;
+	if (right)
+		return;
+	semihost(WRITE0, what);
+	semihost(WRITE0, ": ");
+	stop(amos_error());
 }
 
-static int launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
+static void print_number(const char *before, uint64_t n, int point)
 {
-	for (int64_t i = 0; i < k->workers; i++)
-		k->code(buf, i, run->own);
-	return 0;
+	char text[24] = {[22] = '\n'};
+	int k = 22, digits = 0;
+	do {
+		text[--k] = (char)('0' + n % 10);
+		if (++digits == point)
+			text[--k] = '.';
+		n /= 10;
+	} while (n || digits <= point);
+	semihost(WRITE0, before);
+	semihost(WRITE0, text + k);
 }
 
-static bool is(const char *a, const char *b)
+// Prints a loss from 2^-8 to 10, which is a float. In integers: gcc's runtime for Linux converts to
+// integers by the doubles of the FPU.
+static void print_loss(double loss)
 {
-	for (; *a && *a == *b; a++, b++)
-		;
-	return *a == *b;
+	uint64_t bits;
+	memcpy(&bits, &loss, sizeof bits);
+	uint64_t fraction = (bits >> 29 & 0x7FFFFF) | 0x800000;
+	print_number("", fraction * UINT64_C(1000000000) >> (1046 - (bits >> 52)), 9);
 }
 
-// Prints a loss from 2^-8 to 10. In integers: gcc's runtime for Linux computes with the doubles of
-// the FPU.
-static void print(const char *at)
+// Writes a file of the host, which has the name of the model.
+static void write_file(const char *bytes, int64_t count)
 {
-	char text[] = "0.000000000\n";
-	uint32_t bits;
-	memcpy(&bits, at, sizeof bits);
-	uint64_t n = ((bits & 0x7FFFFF) | 0x800000) * UINT64_C(1000000000) >> (150 - (bits >> 23));
-	for (int k = 10; k >= 0; k -= 1 + (k == 2), n /= 10)
-		text[k] = (char)('0' + n % 10);
-	semihost(WRITE0, text);
+	static const char name[] = FILE;
+	enum { BINARY = 5 }; // the mode "wb"
+	uintptr_t file =
+	    (uintptr_t)semihost(OPEN, (uintptr_t[]){(uintptr_t)name, BINARY, sizeof name - 1});
+	uintptr_t all[] = {file, (uintptr_t)bytes, (uintptr_t)count};
+	expect(!semihost(WRITE, all) && !semihost(CLOSE, &file), "writing a file");
 }
 
-static void train(const struct amos_model *m)
+// Stores a checkpoint in `room`, trains on, and restores it.
+static void check_checkpoint(struct amos *m, char *room)
 {
-	char *inputs[SLOTS], *outputs[SLOTS];
-	struct amos_run run = {.params = take(m->params),
-	                       .state = take(m->state),
-	                       .inputs = inputs,
-	                       .outputs = outputs,
-	                       .launch = launch,
-	                       .own = take(m->local)};
-	for (int64_t k = 0; k < m->nslots; k++) {
-		const struct amos_slot *s = &m->slots[k];
-		if (s->kind == AMOS_SLOT_INPUT)
-			fill_input(m, k, inputs[s->offset] = take(s->bytes));
-		else if (s->init)
-			memcpy((s->kind == AMOS_SLOT_STATE ? run.state : run.params) + s->offset,
-			       s->init, (size_t)s->bytes);
-	}
-	const struct amos_entry *entry = m->entries;
-	while (!is(entry->name, "train"))
-		entry++;
-	int64_t loss = 0;
-	for (int64_t k = 0; k < entry->nouts; k++) {
-		outputs[k] = take(entry->outs[k].bytes);
-		if (is(entry->outs[k].name, "loss"))
-			loss = k;
-	}
-	run.scratch = take(entry->scratch);
+	int64_t bytes = amos_checkpoint_bytes(m);
+	double loss, again;
+	expect(bytes <= memory + ROOM - room && !amos_store(m, room, bytes), "store");
+	write_file(room, bytes);
+	expect(!amos_step(m, &loss) && !amos_step(m, NULL) && amos_steps(m) == STEPS + 2, "on");
+	room[bytes / 2] ^= 1;
+	expect(amos_restore(m, room, bytes) == AMOS_INPUT, "corrupt");
+	room[bytes / 2] ^= 1;
+	expect(!amos_restore(m, room, bytes) && amos_steps(m) == STEPS, "restore");
+	expect(!amos_step(m, &again) && loss == again, "the same again");
+	for (int64_t i = 0; i < bytes; i++)
+		room[i] = UNUSED;
+}
+
+// Marks the free stack, and returns how many bytes of it were used since.
+static void mark_stack(void)
+{
+	volatile char *top;
+	__asm__ volatile("mov %0, sp" : "=r"(top));
+	for (volatile char *at = bss_end; at < top; at++)
+		*at = UNUSED;
+}
+
+static uint64_t used_stack(void)
+{
+	const volatile char *at = bss_end;
+	while (*at == UNUSED)
+		at++;
+	return (uint64_t)(stack_end - at);
+}
+
+// Not part of start(), which must not use the FPU before it is on.
+static __attribute__((noinline)) void train(const struct amos_model *model)
+{
+	struct amos *m;
+	double loss, other;
+	int64_t bytes = amos_instance_bytes(model, NULL);
+	expect(bytes > 0 && bytes <= ROOM, "bytes");
+	print_number("bytes ", (uint64_t)bytes, -1);
+	expect(amos_open_in(model, NULL, memory, bytes - 1, &m) == AMOS_INPUT && !m, "too small");
+	expect(amos_open_in(model, NULL, memory + 8, ROOM - 8, &m) == AMOS_INPUT && !m,
+	       "unaligned");
+	for (int64_t i = 0; i < ROOM; i++)
+		memory[i] = UNUSED;
+	expect(!amos_open_in(model, NULL, memory, bytes, &m), "opens");
+	fill(m);
+	mark_stack();
 	for (int step = 0; step < STEPS; step++) {
-		if (amos_run_entry(&run, entry))
-			stop("the model failed\n");
-		print(outputs[loss]);
+		expect(!amos_step(m, &loss), "step");
+		print_loss(loss);
 	}
+	print_number("stack ", used_stack(), -1);
+	expect(!amos_evaluate(m, &loss) && !amos_evaluate(m, &other), "evaluate");
+	expect(loss == other && amos_steps(m) == STEPS && !amos_forward(m), "forward");
+	check_checkpoint(m, memory + bytes);
+	expect(!amos_gradient(m, &other) && other < loss && !amos_update(m), "halves");
+	((int64_t *)amos_values(m, AMOS_INPUTS, amos_find(m, AMOS_INPUTS, "labels")))[1] = -7;
+	expect(amos_step(m, NULL) == AMOS_INPUT, "a label");
+	semihost(WRITE0, amos_error());
+	for (int64_t i = bytes; i < ROOM; i++)
+		expect(memory[i] == UNUSED, "writes behind the block");
+	amos_close(m);
 }
 
 void start(void)

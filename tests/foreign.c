@@ -1,6 +1,7 @@
 // foreign.c: trains the compiled model MODEL on one batch and prints the loss of every step:
 // foreign STEPS [BYTES]: with so many more bytes of parameters. Linked with the core of the runtime
 // alone, for any CPU.
+#include "rt.h"
 #include "foreign.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,8 @@ int main(int argc, char **argv)
 	int status = amos_open_slots(&large, 2, 0, NULL, NULL, &m);
 	const struct amos_entry *train = amos_find_entry(&large, "train");
 	int64_t loss = amos_find_output(train, "loss");
-	for (int64_t k = 0; !status && k < MODEL.nslots; k++)
-		if (MODEL.slots[k].kind == AMOS_SLOT_INPUT)
-			fill_input(&MODEL, k, amos_slot_bytes(m, k));
+	if (!status)
+		fill(m);
 	for (int left = argc > 1 ? atoi(argv[1]) : 1; left > 0 && !status; left--) {
 		status = amos_call(m, train, NULL, NULL);
 		if (!status)

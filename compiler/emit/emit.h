@@ -82,7 +82,8 @@ typedef struct Output {
 		const char *path, *text;
 	} * text;
 	const char *runtime; // directory of the runtime for the target
-	bool minimal;        // the runtime that needs libc alone
+	const char *archive; // its archive
+	bool minimal;        // which needs libc alone
 	const char *lld;     // the linker
 } Output;
 

@@ -63,11 +63,6 @@ static void add_file(Linker *l, const struct amos_temp_file *file)
 	free(path);
 }
 
-static const char *runtime_archive(const Output *output)
-{
-	return output->minimal ? "libamos_minimal.a" : "libamos.a";
-}
-
 // The files `program` and `library` have all that depends on the system.
 static void by_lld(Linker *l)
 {
@@ -84,10 +79,10 @@ static void by_cc(Linker *l, const char *cc)
 	add_words(l, cc);
 	if (l->output->kind == EXECUTABLE) {
 		add(l, "libamos_main.a");
-		add(l, runtime_archive(l->output));
+		add(l, l->output->archive);
 	} else {
 		add_words(l, "-shared -Wl,-Bsymbolic,--version-script=library.map,--whole-archive");
-		add(l, runtime_archive(l->output));
+		add(l, l->output->archive);
 		add(l, "-Wl,--no-whole-archive");
 	}
 	add_words(l, l->output->minimal ? "-lm -pthread" : "-ljansson -lz -lm -pthread");
@@ -139,8 +134,7 @@ static void link_parts(Linker *l, const Part *object)
 // Writes the object, then the members of the runtime's archive.
 static void archive(Linker *l, const Part *object)
 {
-	const char *path =
-	    format(l->arena, "%s/%s", l->output->runtime, runtime_archive(l->output));
+	const char *path = format(l->arena, "%s/%s", l->output->runtime, l->output->archive);
 	struct stat about;
 	int file = open(path, O_RDONLY | O_CLOEXEC);
 	if (file < 0 || fstat(file, &about))
