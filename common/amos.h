@@ -202,6 +202,19 @@ AMOS_API int amos_store(const struct amos *m, void *to, int64_t bytes);
 AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
 
 #ifndef AMOS_FREESTANDING
+/* ---- trained models ----------------------------------------------------------------- */
+
+/* Writes the model's ONNX file with these weights, which appears when it is complete: the bytes
+ * that `amosc export` writes. It is for inference: Dropout and BatchNormalization leave training
+ * mode. External data go to a second file, PATH.data, or if that exists PATH.2.data.
+ * AMOS_USAGE: compiled without the file. AMOS_INPUT: parameters that share memory in the file and
+ * cannot have values of their own there differ. */
+AMOS_API int amos_export_onnx(const struct amos *m, const char *path);
+/* The same in memory; external data become part of the model, which has at most 2 GB.
+ * amos_onnx_bytes() is the number of bytes that amos_store_onnx() writes; 0: it would fail. */
+AMOS_API int64_t amos_onnx_bytes(const struct amos *m);
+AMOS_API int amos_store_onnx(const struct amos *m, void *to, int64_t bytes);
+
 /* ---- training on files ---------------------------------------------------------------- */
 
 /* How a training stands. NaN: there is none. */

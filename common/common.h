@@ -23,6 +23,31 @@ int amos_all_read(FILE *, const char *path);
 // larger then: sigaltstack(2) refuses stacks for which they are too large.
 bool amos_permit_amx(void);
 
+// ---- template.c, template_file.c: files of a model with other weights --------------------
+
+struct amos_template; // abi.def
+struct amos_piece;
+struct amos_view;
+struct amos_weights {
+	const struct amos_template *file;
+	const float *(*values)(void *context, int64_t slot); // of a slot, row major
+	void *context;
+};
+enum amos_file_part { AMOS_FILE_MODEL, AMOS_FILE_DATA };
+typedef void amos_put(void *to, const void *bytes, size_t count);
+// Fails if the file cannot hold these weights: AMOS_INPUT.
+int amos_template_check(const struct amos_weights *);
+// Writes a part of the file, unless `put` is NULL, and returns its bytes. `data`: the name of the
+// file of external data; NULL: they become part of the model.
+int64_t amos_template_write(const struct amos_weights *, enum amos_file_part, const char *data,
+                            amos_put *put, void *to);
+// Checks, then writes the file, which appears when it is complete. External data go to PATH.data
+// or, if it exists, PATH.2.data and so on; those of the model that the file replaces are removed.
+int amos_template_file(const struct amos_weights *, const char *path);
+// Writes elements [from, from + n) of a piece of values as the file has them.
+void amos_template_elements(const struct amos_piece *, const struct amos_view *,
+                            const float *values, int64_t from, int64_t n, char *to);
+
 // ---- half.c: 16-bit floats -------------------------------------------------------------
 
 // Round to nearest, ties to even; bf16 rounds to float first.

@@ -509,6 +509,22 @@ static void pass_recompute(Program *p)
 
 // ---- object ---------------------------------------------------------------------------
 
+// Returns the template of the model's file for a program that writes it; NULL: it does not.
+static const struct amos_template *file_of(const Program *p)
+{
+	const Graph *g = program_graph(p);
+	if (!p->weights || !p->model || chosen(p->session, OPT_no_export) ||
+	    target_writes_text(p->target[0]))
+		return NULL;
+	const struct amos_template *t = model_template(p->model, work_arena(p->session), false);
+	for (int64_t i = 0; i < t->nviews; i++) {
+		int64_t slot = t->views[i].slot;
+		if (strcmp(g->slots.at[slot].name, p->model->graph->slots.at[slot].name))
+			bug("slot %s has another number", g->slots.at[slot].name);
+	}
+	return t;
+}
+
 static void pass_object(Program *p)
 {
 	Session *session = p->session;
@@ -524,11 +540,13 @@ static void pass_object(Program *p)
 		    .identity = v ? identity_on(session, p->identity, p->target[v]) : p->identity,
 		    .plan = plans + v * n};
 	const Sizes sizes = batch_sizes(session);
+	const struct amos_template *file = file_of(p);
 	EmitOptions emit_options = {.threads = (int)choice_count(session, OPT_threads, 0),
 	                            .name = basename(program_graph(p)->name),
 	                            .note = p->note,
 	                            .labels = p->labels,
 	                            .batch = sizes.count ? sizes.at[0] : 0,
+	                            .file = file,
 	                            .weights = p->weights};
 	p->object = emit(arena, n, p->variants, variants, &emit_options);
 }

@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 10 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 11 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
@@ -40,6 +40,18 @@ enum { // amos_slot.kind
 	AMOS_SLOT_STATE,
 	AMOS_SLOT_GRADIENT
 };
+
+enum { AMOS_COPY_SAME, AMOS_COPY_TRANSPOSED, AMOS_COPY_COMPLEMENT }; // amos_view.copy
+
+enum { // amos_piece.kind
+	AMOS_PIECE_BYTES,
+	AMOS_PIECE_FIELD,
+	AMOS_PIECE_VALUES,
+	AMOS_PIECE_VARINTS,
+	AMOS_PIECE_NAME
+};
+
+enum { AMOS_WHEN_DATA = 1, AMOS_WHEN_TEST }; // amos_piece.when: of test 0, AMOS_WHEN_TEST
 
 extern const struct amos_model amos_model; // the one symbol of a compiled model
 

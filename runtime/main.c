@@ -261,11 +261,38 @@ static int verb_run(struct command *c)
 	return with_model(c, 1, (const char *const[]){name, NULL}, run);
 }
 
+static int export_arrays(const struct amos_checkpoint *from, const char *path)
+{
+	int64_t n = 0;
+	struct amos_array *arrays = calloc((size_t)from->count + 1, sizeof *arrays);
+	if (!arrays)
+		return amos_no_memory("export");
+	for (int64_t i = 0; i < from->count; i++)
+		if (from->slots[i].kind != AMOS_SLOT_STATE)
+			arrays[n++] = from->slots[i].array;
+	int status = amos_npz_write(path, n, arrays);
+	free(arrays);
+	return status;
+}
+
+static int export_onnx(const struct command *c, const struct amos_checkpoint *from)
+{
+	struct amos *m = NULL;
+	int status = amos_open_slots(c->model, 1, 0, NULL, NULL, &m);
+	if (!status)
+		status = amos_checkpoint_load(from, m);
+	if (!status)
+		status = amos_export_onnx(m, c->options.out);
+	amos_close(m);
+	return status;
+}
+
 static int verb_export(struct command *c)
 {
+	const char *out = c->options.out, *dot = out ? strrchr(out, '.') : NULL;
 	struct amos_checkpoint *from;
-	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "export: expected -o OUT.npz");
+	if (!out)
+		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz");
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
@@ -274,17 +301,10 @@ static int verb_export(struct command *c)
 	                         "%s: the run was stopped before it saved weights" HELP
 	                         "continue it with --resume",
 	                         from->path)
-	             : amos_output_check(c->options.out);
-	int64_t n = 0;
-	struct amos_array *arrays = calloc((size_t)from->count + 1, sizeof *arrays);
-	for (int64_t i = 0; arrays && !status && i < from->count; i++)
-		if (from->slots[i].kind != AMOS_SLOT_STATE)
-			arrays[n++] = from->slots[i].array;
-	if (!arrays)
-		status = amos_no_memory("export");
+	             : amos_output_check(out);
 	if (!status)
-		status = amos_npz_write(c->options.out, n, arrays);
-	free(arrays);
+		status =
+		    dot && !strcmp(dot, ".onnx") ? export_onnx(c, from) : export_arrays(from, out);
 	amos_checkpoint_close(from);
 	return status;
 }
@@ -326,7 +346,9 @@ static const struct verb verbs[] = {
     {"grad", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
      "Write outputs, loss and gradients of one batch to OUT.npz", verb_run},
     {"export", COMMON | OUT | KEEP, "CHECKPOINT",
-     "Write the parameters of a checkpoint or run directory to OUT.npz", verb_export},
+     "Write the weights of a checkpoint or run directory to OUT.onnx, the trained model, or "
+     "OUT.npz",
+     verb_export},
     {"info", COMMON, "", "Print what this program was compiled from, and the memory it needs",
      verb_info},
 };

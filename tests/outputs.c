@@ -212,6 +212,27 @@ static void check_checkpoints(const struct amos_model *model)
 	amos_close(c);
 }
 
+/* The trained model, in memory and as a file. */
+static void check_export(const struct amos_model *model)
+{
+	struct amos *m = opened(model, NULL);
+	int64_t bytes = amos_onnx_bytes(m);
+	char *copy = (char *)malloc((size_t)bytes + 1), *again = (char *)malloc((size_t)bytes + 1);
+	FILE *file;
+	trained(m);
+	CHECK(bytes > 0 && amos_onnx_bytes(m) == bytes);
+	CHECK(amos_store_onnx(m, copy, bytes - 1) == AMOS_INPUT);
+	CHECK(!amos_store_onnx(m, copy, bytes) && !amos_export_onnx(m, "c.onnx"));
+	CHECK(amos_export_onnx(m, "no/folder/c.onnx") == AMOS_INPUT);
+	file = fopen("c.onnx", "rb");
+	CHECK(file && (int64_t)fread(again, 1, (size_t)bytes + 1, file) == bytes);
+	CHECK(!memcmp(copy, again, (size_t)bytes) && !amos_save(m, "c.ckpt"));
+	fclose(file);
+	free(copy);
+	free(again);
+	amos_close(m);
+}
+
 static void backwards(void *context, int64_t n, void (*body)(void *task, int64_t i, int64_t thread),
                       void *task)
 {
@@ -398,6 +419,7 @@ int main(int argc, char **argv)
 		check_rates(models[k]);
 		check_fit(models[k]);
 		check_checkpoints(models[k]);
+		check_export(models[k]);
 		check_setup(models[k]);
 		check_memory(models[k]);
 	}

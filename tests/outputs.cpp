@@ -45,6 +45,9 @@ int main()
 	CHECK(a.store() == b.store() && a.steps() == 5 && a.shape(AMOS_INPUTS, "x").size() == 2);
 	const std::vector<char> kept = a.store();
 	CHECK(a.step() == b.step() && a.store() != kept);
+	a.save("cpp.ckpt");
+	a.export_onnx("cpp.onnx");
+	CHECK(a.onnx() == b.onnx() && status_of([&] { a.export_onnx("no/a.onnx"); }) == AMOS_INPUT);
 	a.set_rate(0.5);
 	CHECK(a.rate() == 0.5 && status_of([&] { a.set_rate(-1); }) == AMOS_INPUT);
 	a.restore(kept);

@@ -18,6 +18,9 @@ for _ in range(5):
 assert a.store() == b.store() and a.steps() == 5 and a.metric("loss") == loss
 kept = a.store()
 assert a.step() == b.step() and a.store() != kept
+a.save("python.ckpt")
+a.export_onnx("python.onnx")
+assert a.onnx() == b.onnx() == open("python.onnx", "rb").read()
 a.rate = a.rate / 2
 assert a.rate == 0.5
 a.restore(kept)

@@ -36,6 +36,8 @@ fn check() -> Result<(), Error> {
     assert!(a.store()? == b.store()? && a.store()? != kept);
     a.restore(&kept)?;
     a.save("rust.ckpt")?;
+    a.export_onnx("rust.onnx")?;
+    assert!(a.onnx()? == std::fs::read("rust.onnx").unwrap());
     b.load("rust.ckpt")?;
     assert!(b.store()? == kept);
 

@@ -89,6 +89,7 @@ int main(int argc, char **argv)
 	expect(2, "eval parts/best.ckpt --keep last " DATA, "err.txt", "with a checkpoint file");
 	expect(2, "eval --keep last " DATA, "err.txt", "with the trainer's own weights");
 	expect(0, "export parts -o params.npz --keep last", "out.txt", "");
+	expect(2, "export parts -o trained.onnx", "err.txt", "compiled without the model's file");
 	int64_t n;
 	struct amos_array *arrays;
 	CHECK(!amos_npz_read("params.npz", &n, &arrays) && n == 2, "%d parameters", (int)n);

@@ -37,9 +37,12 @@ void verb_export(Session *session)
 	int count = 0;
 	for (int64_t i = 0; i < from->count; i++) {
 		const struct amos_array *array = &from->slots[i].array;
-		if (from->slots[i].kind != S_param && from->slots[i].kind != S_buffer)
+		if (from->slots[i].kind == S_state)
 			continue;
 		int slot = find_slot(g, array->name);
+		bool frozen = from->slots[i].kind == S_frozen;
+		if (slot < 0 && frozen) // here it is a constant
+			continue;
 		if (slot < 0)
 			fail(path,
 			     "'%s' is no parameter of the model" HELP
@@ -52,7 +55,7 @@ void verb_export(Session *session)
 			     shape_text(g->arena, s->type, &s->shape),
 			     shape_text(g->arena, (Elem)array->type, &shape));
 		trained[slot] = array->bytes;
-		count++;
+		count += !frozen;
 	}
 	write_model(model, out, chosen(session, OPT_keep_training), trained_bytes, trained);
 	if (chosen(session, OPT_json))

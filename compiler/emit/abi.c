@@ -319,6 +319,95 @@ static Value entries_table(Gen *g, int n, const Entry *entry, Table *literal)
 	return literal_array(g, TYPE(g, amos_entry), at, n);
 }
 
+// ---- the model file -------------------------------------------------------------------
+
+// Returns bytes without alignment; `at` NULL: NULL.
+static Value loose_bytes(Gen *g, const void *at, int64_t n)
+{
+	if (!at)
+		return nothing(g);
+	Value v = hidden(g, LLVMConstStringInContext2(g->context, at, (size_t)n, 1), "bytes");
+	LLVMSetAlignment(v, 1);
+	return v;
+}
+
+static Value pieces_table(Gen *g, const struct amos_piece *piece, int64_t n)
+{
+	Value *at = NEWS(g->arena, Value, n + 1);
+	for (int64_t i = 0; i < n; i++) {
+		const struct amos_piece *p = &piece[i];
+		bool values = p->kind == AMOS_PIECE_VALUES || p->kind == AMOS_PIECE_VARINTS;
+		int64_t size = values ? elems[p->type].bytes : 1;
+		Value f[amos_piece_FIELDS] = {
+		    [amos_piece_kind] = number(g, p->kind),
+		    [amos_piece_when] = number(g, p->when),
+		    [amos_piece_bytes] = loose_bytes(g, p->bytes, p->count * size),
+		    [amos_piece_count] = number(g, p->count),
+		    [amos_piece_view] = number(g, p->view),
+		    [amos_piece_type] = number(g, p->type),
+		    [amos_piece_number] = number(g, p->number),
+		    [amos_piece_length] = number(g, p->length),
+		    [amos_piece_pieces] = number(g, p->pieces),
+		};
+		at[i] = struct_of(g, amos_piece_FIELDS, f);
+	}
+	return literal_array(g, TYPE(g, amos_piece), at, (int)n);
+}
+
+static Value views_table(Gen *g, const struct amos_template *t)
+{
+	Value *at = NEWS(g->arena, Value, t->nviews + 1);
+	for (int64_t i = 0; i < t->nviews; i++) {
+		const struct amos_view *v = &t->views[i];
+		Value f[amos_view_FIELDS] = {
+		    [amos_view_slot] = number(g, v->slot),
+		    [amos_view_copy] = number(g, v->copy),
+		    [amos_view_rows] = number(g, v->rows),
+		    [amos_view_columns] = number(g, v->columns),
+		};
+		at[i] = struct_of(g, amos_view_FIELDS, f);
+	}
+	return literal_array(g, TYPE(g, amos_view), at, (int)t->nviews);
+}
+
+static Value tests_table(Gen *g, const struct amos_template *t)
+{
+	Value *at = NEWS(g->arena, Value, t->ntests + 1);
+	for (int64_t i = 0; i < t->ntests; i++) {
+		const struct amos_test *test = &t->tests[i];
+		Value f[amos_test_FIELDS] = {
+		    [amos_test_view] = number(g, test->view),
+		    [amos_test_other] = number(g, test->other),
+		    [amos_test_numbers] =
+		        test->numbers ? literal_bytes(g, test->numbers, 4 * (size_t)test->count)
+		                      : nothing(g),
+		    [amos_test_count] = number(g, test->count),
+		    [amos_test_more] = number(g, test->more),
+		    [amos_test_error] = text(g, test->error),
+		};
+		at[i] = struct_of(g, amos_test_FIELDS, f);
+	}
+	return literal_array(g, TYPE(g, amos_test), at, (int)t->ntests);
+}
+
+static Value file_table(Gen *g, const struct amos_template *t)
+{
+	if (!t)
+		return nothing(g);
+	Value f[amos_template_FIELDS] = {
+	    [amos_template_model] = pieces_table(g, t->model, t->nmodel),
+	    [amos_template_nmodel] = number(g, t->nmodel),
+	    [amos_template_data] = pieces_table(g, t->data, t->ndata),
+	    [amos_template_ndata] = number(g, t->ndata),
+	    [amos_template_views] = views_table(g, t),
+	    [amos_template_nviews] = number(g, t->nviews),
+	    [amos_template_tests] = tests_table(g, t),
+	    [amos_template_ntests] = number(g, t->ntests),
+	};
+	Value table = struct_of(g, amos_template_FIELDS, f);
+	return literal_array(g, TYPE(g, amos_template), &table, 1);
+}
+
 // ---- the model ------------------------------------------------------------------------
 
 // Returns the size of the gradient block in bytes.
@@ -336,7 +425,7 @@ static int64_t gradient_bytes(const Plan *plan)
 typedef struct Tables { // that variants share
 	int entries;
 	int64_t batch;
-	Value slots, name, note, labels;
+	Value slots, name, note, labels, file;
 	Table *literal;
 } Tables;
 
@@ -368,6 +457,7 @@ static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Val
 	    [amos_model_labels] = all->labels,
 	    [amos_model_batch] = number(g, all->batch),
 	    [amos_model_better] = better,
+	    [amos_model_file] = all->file,
 	};
 	return struct_of(g, amos_model_FIELDS, f);
 }
@@ -382,6 +472,7 @@ void write_tables(Gen *g, int entries, int variants, const VariantCode *code,
 	              .name = text(g, options->name ? options->name : ""),
 	              .note = text(g, options->note ? options->note : ""),
 	              .labels = text(g, options->labels),
+	              .file = file_table(g, options->file),
 	              .literal = table_lent(g->arena)};
 	Value better = nothing(g);
 	for (int k = variants; k-- > 0;) {

@@ -47,12 +47,13 @@ typedef struct Variant { // a program's code for one CPU
 } Variant;
 
 typedef struct EmitOptions {
-	int threads;        // compile threads; 0: one per core
-	const char *name;   // of the model
-	const char *note;   // the choices made, one per line, or NULL
-	const char *labels; // amos_model.labels; NULL: unknown
-	int64_t batch;      // amos_model.batch
-	bool weights;       // put the slots' initial bytes into the object (ahead of time)
+	int threads;                      // compile threads; 0: one per core
+	const char *name;                 // of the model
+	const char *note;                 // the choices made, one per line, or NULL
+	const char *labels;               // amos_model.labels; NULL: unknown
+	int64_t batch;                    // amos_model.batch
+	const struct amos_template *file; // amos_model.file, by slots of the plans; NULL: none
+	bool weights; // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 
 // Emits one object for all variants of a program of `entries` entries, from the CPU with the fewest

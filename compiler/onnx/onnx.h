@@ -125,10 +125,13 @@ const char *beyond_f32(const Model *);
 void sort_untrained(Model *); // the largest first
 // Returns a hash of the file's bytes and the initial values of its slots, wherever they are stored.
 uint64_t model_hash(const Model *);
+// Returns a template of the file, whose slots are those of the graph. Bytes lie in the file.
+// Dropout and BatchNormalization are written for inference, unless `keep_training`. All bytes but
+// those of weights are kept.
+const struct amos_template *model_template(const Model *, Arena *, bool keep_training);
 // Writes the file with trained weights. `bytes(context, slot)` returns the slot's values in its
 // type, or NULL to keep the old ones. If tensors lie in other files, all of them go to the file
-// PATH.data or, if it exists, PATH.2.data and so on. Dropout and BatchNormalization are written for
-// inference, unless `keep_training`. All other bytes are kept.
+// PATH.data or, if it exists, PATH.2.data and so on.
 void write_model(const Model *, const char *path, bool keep_training,
                  const void *(*bytes)(void *, int slot), void *context);
 typedef struct SlotHome {

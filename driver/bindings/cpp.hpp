@@ -154,6 +154,14 @@ class instance {
 	{
 		need(amos_restore(m, from.data(), from.size()));
 	}
+	// The trained model: as a file, and as the bytes of one.
+	void export_onnx(const std::string &path) const { need(amos_export_onnx(m, path.c_str())); }
+	std::vector<char> onnx() const
+	{
+		std::vector<char> to(amos_onnx_bytes(m));
+		need(amos_store_onnx(m, to.data(), to.size()));
+		return to;
+	}
 
       private:
 	struct watch { // no exception may pass through C

@@ -55,6 +55,8 @@ module @ID@
     procedure :: load => @ID@_load
     procedure :: store => @ID@_store     ! a checkpoint, as bytes
     procedure :: restore => @ID@_restore
+    procedure :: export_onnx => @ID@_export_onnx ! the trained model
+    procedure :: onnx => @ID@_onnx       ! the same, as bytes
     procedure :: count => @ID@_count     ! of arrays of a kind
     procedure :: name => @ID@_name       ! of array i of a kind, from 1
     procedure :: shape => @ID@_shape     ! of an array, reversed; empty: there is none
@@ -239,6 +241,21 @@ module @ID@
       integer(c_int8_t), intent(in) :: from(*)
       integer(c_int64_t), value :: bytes
     end function
+    integer(c_int) function amos_export_onnx(m, path) bind(c)
+      import
+      type(c_ptr), value :: m
+      character(kind=c_char), intent(in) :: path(*)
+    end function
+    integer(c_int64_t) function amos_onnx_bytes(m) bind(c)
+      import
+      type(c_ptr), value :: m
+    end function
+    integer(c_int) function amos_store_onnx(m, to, bytes) bind(c)
+      import
+      type(c_ptr), value :: m
+      integer(c_int8_t), intent(out) :: to(*)
+      integer(c_int64_t), value :: bytes
+    end function
     integer(c_size_t) function c_strlen(text) bind(c, name='strlen')
       import
       type(c_ptr), value :: text
@@ -420,6 +437,23 @@ contains
     integer, intent(out), optional :: status
     if (@ID@_is_closed(model, status)) return
     call @ID@_end(model, amos_restore(model%m, from, size(from, kind=c_int64_t)), status)
+  end subroutine
+
+  subroutine @ID@_export_onnx(model, path, status)
+    class(@ID@_trainer), intent(inout) :: model
+    character(*), intent(in) :: path
+    integer, intent(out), optional :: status
+    if (@ID@_is_closed(model, status)) return
+    call @ID@_end(model, amos_export_onnx(model%m, trim(path) // c_null_char), status)
+  end subroutine
+
+  subroutine @ID@_onnx(model, to, status)
+    class(@ID@_trainer), intent(inout) :: model
+    integer(c_int8_t), allocatable, intent(out) :: to(:)
+    integer, intent(out), optional :: status
+    if (@ID@_is_closed(model, status)) return
+    allocate (to(amos_onnx_bytes(model%m)))
+    call @ID@_end(model, amos_store_onnx(model%m, to, size(to, kind=c_int64_t)), status)
   end subroutine
 
   integer function @ID@_count(model, kind) result(count)

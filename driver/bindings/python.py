@@ -37,7 +37,8 @@ for _name, _result, _arguments in [
         ("fit", ctypes.c_int, [_pointer] * 2), ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
         ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
         ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
-        ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64])]:
+        ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64]),
+        ("export_onnx", ctypes.c_int, [_pointer, _text]), ("onnx_bytes", _i64, [_pointer]), ("store_onnx", ctypes.c_int, [_pointer, _pointer, _i64])]:
     _function = getattr(_lib, "amos_" + _name)
     _function.restype, _function.argtypes = _result, _arguments
 
@@ -187,3 +188,13 @@ class Trainer:
 
     def restore(self, checkpoint):
         _need(_lib.amos_restore(self._m, checkpoint, len(checkpoint)))
+
+    def export_onnx(self, path):
+        """Writes the trained model."""
+        _need(_lib.amos_export_onnx(self._m, os.fsencode(path)))
+
+    def onnx(self):
+        """Returns the trained model as bytes."""
+        to = ctypes.create_string_buffer(_lib.amos_onnx_bytes(self._m))
+        _need(_lib.amos_store_onnx(self._m, to, len(to)))
+        return to.raw

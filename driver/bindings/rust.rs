@@ -111,6 +111,9 @@ extern "C" {
     fn amos_checkpoint_bytes(m: *const c_void) -> i64;
     fn amos_store(m: *const c_void, to: *mut c_void, bytes: i64) -> c_int;
     fn amos_restore(m: *mut c_void, from: *const c_void, bytes: i64) -> c_int;
+    fn amos_export_onnx(m: *const c_void, path: *const c_char) -> c_int;
+    fn amos_onnx_bytes(m: *const c_void) -> i64;
+    fn amos_store_onnx(m: *const c_void, to: *mut c_void, bytes: i64) -> c_int;
     fn amos_main(model: *const c_void, argc: c_int, argv: *const *const c_char) -> c_int;
 }
 
@@ -323,5 +326,17 @@ impl Trainer {
 
     pub fn restore(&mut self, from: &[u8]) -> Result<(), Error> {
         need(unsafe { amos_restore(self.m, from.as_ptr().cast(), from.len() as i64) })
+    }
+
+    /// Writes the trained model.
+    pub fn export_onnx<P: AsRef<Path>>(&self, path: P) -> Result<(), Error> {
+        need(unsafe { amos_export_onnx(self.m, c_string(path.as_ref().as_os_str())?.as_ptr()) })
+    }
+
+    /// The trained model, as the bytes of a file.
+    pub fn onnx(&self) -> Result<Vec<u8>, Error> {
+        let mut to = vec![0; unsafe { amos_onnx_bytes(self.m) } as usize];
+        need(unsafe { amos_store_onnx(self.m, to.as_mut_ptr().cast(), to.len() as i64) })?;
+        Ok(to)
     }
 }

@@ -1,80 +1,140 @@
-// patch.c: decides which values of a slot are written to which initializer.
-// Input: the slots' values. Output: the writer's lists of new values, of new initializers and of
-// the nodes that read them. Invariant: a slot whose old bytes can hold it is written there.
+// patch.c: decides which slot's values are written to which initializer.
+// Input: the graph's slots. Output: the writer's lists of initializers and their values, of new
+// initializers, of the nodes that read them, and of the tests that these depend on. Invariant: a
+// slot whose old bytes can hold it is written there.
 #include "write.h"
 #include <string.h>
 
-// Gives a slot that its old bytes cannot hold an initializer of its own, read by its own nodes.
-static void part(ModelWriter *w, const Slot *slot, const float *x)
+static int add_view(ModelWriter *w, int slot, Copy copy)
 {
-	const View *v = slot->view;
-	Elem e = v->weight ? (Elem)declared_type(v->weight->proto->data_type) : E_f32;
-	Extra extra = {slot->name, e, slot->shape, x};
+	const Shape *s = &w->m->graph->slots.at[slot].shape;
+	bool turned = copy == COPY_TRANSPOSED;
+	PUSH(w->arena, w->views,
+	     ((struct amos_view){.slot = slot,
+	                         .copy = copy,
+	                         .rows = turned ? s->dim[0] : 0,
+	                         .columns = turned ? s->dim[1] : 0}));
+	return w->views.count - 1;
+}
+
+static void add_test(ModelWriter *w, int view, int other, const void *numbers)
+{
+	int64_t n = count_of(&w->m->graph->slots.at[w->views.at[view].slot].shape);
+	PUSH(w->arena, w->tests,
+	     ((struct amos_test){.view = view, .other = other, .numbers = numbers, .count = n}));
+}
+
+// True if a node of the main graph reads what the view is of, and the view is the parameter itself.
+static Operand reader_of(const ModelWriter *w, const View *v)
+{
+	if (v->copy != COPY_SAME)
+		return (Operand){NULL, 0};
+	return (Operand){v->alias ? find_name(w->m->file, v->alias)->maker : v->node,
+	                 v->alias ? 0 : v->operand};
+}
+
+static const char *extra_name(ModelWriter *w, const Slot *slot)
+{
+	const char *name = slot->name;
 	Table *old_names = w->m->file->names;
-	for (int i = 1; table_find_s(w->names, extra.name) || table_find_s(old_names, extra.name);
-	     i++)
-		extra.name = format(w->arena, "%s.trained%s", slot->name,
-		                    i > 1 ? format(w->arena, "%d", i) : "");
-	*table_cell_s(w->names, extra.name) = 1;
-	PUSH(w->arena, w->extras, extra);
-	for (; v; v = v->next) {
-		Operand reads = {v->alias ? find_name(w->m->file, v->alias)->maker : v->node,
-		                 v->alias ? 0 : v->operand};
-		if (!reads.node || v->copy != COPY_SAME)
-			fail(w->path,
-			     "parameter %s no longer equals what it shares initializer '%s' with: "
-			     "it cannot be written back, because it is used inside a function, "
-			     "transposed or as 1 - x" HELP
-			     "export without merging (training mode, or optimize=False)",
-			     slot->name, slot->file ? slot->file : "?");
-		*table_cell(w->inputs, &reads, sizeof reads) = (uintptr_t)extra.name;
+	for (int i = 1; table_find_s(w->names, name) || table_find_s(old_names, name); i++)
+		name = format(w->arena, "%s.trained%s", slot->name,
+		              i > 1 ? format(w->arena, "%d", i) : "");
+	*table_cell_s(w->names, name) = 1;
+	return name;
+}
+
+// If the tests from `first` on hold, the old bytes cannot hold the slot: gives it an initializer of
+// its own, read by its own nodes.
+static void part(ModelWriter *w, int s, int first)
+{
+	const Slot *slot = &w->m->graph->slots.at[s];
+	const char *error = NULL;
+	for (const View *v = slot->view; v; v = v->next)
+		if (!reader_of(w, v).node)
+			error = format(
+			    w->arena,
+			    "parameter %s no longer equals what it shares initializer '%s' with: "
+			    "it cannot be written back, because it is used inside a function, "
+			    "transposed or as 1 - x" HELP
+			    "export without merging (training mode, or optimize=False)",
+			    slot->name, slot->file ? slot->file : "?");
+	for (int i = first; i < w->tests.count; i++) {
+		w->tests.at[i].more = i + 1 < w->tests.count;
+		w->tests.at[i].error = error;
+	}
+	if (error)
+		return;
+	const Weight *weight = slot->view->weight;
+	Elem e = weight ? (Elem)declared_type(weight->proto->data_type) : E_f32;
+	int64_t when = AMOS_WHEN_TEST + first;
+	Renamed renamed = {extra_name(w, slot), when},
+	        *shared = take_copy(w->arena, &renamed, sizeof renamed);
+	PUSH(w->arena, w->extras,
+	     ((Extra){renamed.name, e, slot->shape, add_view(w, s, COPY_SAME), when}));
+	for (const View *v = slot->view; v; v = v->next) {
+		Operand reads = reader_of(w, v);
+		*table_cell(w->inputs, &reads, sizeof reads) = (uintptr_t)shared;
 	}
 }
 
-static void plan_slot(ModelWriter *w, int s, const float *x)
+// An element type of few bits is not written anew.
+static bool is_fixed(const View *v)
+{
+	return find_format(v->weight->proto->data_type);
+}
+
+static void keep_fixed(ModelWriter *w, int s, const View *v)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
-	int64_t n = count_of(&slot->shape), rows = slot->shape.dim[0], columns = n / MAX(rows, 1);
-	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n), zero = true;
-	for (int64_t i = 0; i < n && !slot->file && zero; i++)
-		zero = x[i] == 0;
-	if (!slot->file && !zero)
-		part(w, slot, x);
+	add_test(w, add_view(w, s, COPY_SAME), -1, slot->init);
+	w->tests.at[w->tests.count - 1].error =
+	    format(w->arena,
+	           "parameter %s has changed: it cannot be written back to initializer '%s', whose "
+	           "elements are %s" HELP "leave it as it is: --freeze",
+	           slot->name, v->weight->name, find_format(v->weight->proto->data_type)->name);
+}
+
+static void plan_slot(ModelWriter *w, int s)
+{
+	const Slot *slot = &w->m->graph->slots.at[s];
+	int64_t n = count_of(&slot->shape);
+	const View *fixed = NULL;
+	int first = w->tests.count;
+	if (!slot->file)
+		add_test(w, add_view(w, s, COPY_SAME), -1, NULL);
 	for (const View *v = slot->file ? slot->view : NULL; v; v = v->next) {
-		// The values as an initializer that is such a copy holds them.
-		float *copy = v->copy == COPY_SAME ? NULL : NEWS(w->arena, float, n + 1);
-		for (int64_t i = 0; i < n && copy; i++)
-			if (v->copy == COPY_TRANSPOSED)
-				copy[i % columns * rows + i / columns] = x[i];
-			else
-				copy[i] = 1 - x[i];
-		const float *y = copy ? copy : x;
-		uint64_t *cell = table_cell(w->patches, &v->weight->proto, sizeof v->weight->proto);
-		const Patch *taken = (const Patch *)(uintptr_t)*cell, patch = {s, n, y, changed};
-		if (!taken)
-			*cell = (uintptr_t)take_copy(w->arena, &patch, sizeof patch);
-		else if (taken->slot != s && memcmp(taken->x, y, sizeof *y * (size_t)n)) {
-			part(w, slot, x);
-			return;
+		if (is_fixed(v)) {
+			fixed = v;
+			continue;
 		}
+		uint64_t *cell = table_cell(w->patches, &v->weight->proto, sizeof v->weight->proto);
+		const Patch *taken = (const Patch *)(uintptr_t)*cell;
+		if (taken && taken->slot == s)
+			continue;
+		Patch patch = {s, add_view(w, s, v->copy), n};
+		if (taken)
+			add_test(w, patch.view, taken->view, NULL);
+		else
+			*cell = (uintptr_t)take_copy(w->arena, &patch, sizeof patch);
 	}
+	if (w->tests.count > first)
+		part(w, s, first);
+	if (fixed)
+		keep_fixed(w, s, fixed);
 }
 
 // Slots that have their initializer's name come first: they keep its bytes.
-void plan_writing(ModelWriter *w, const void *(*bytes)(void *, int slot), void *context)
+void plan_writing(ModelWriter *w)
 {
 	const Graph *g = w->m->graph;
 	for (int own = 1; own >= 0; own--)
 		for (int s = 0; s < g->slots.count; s++) {
 			const Slot *slot = &g->slots.at[s];
-			if ((slot->kind != S_param && slot->kind != S_buffer) || !slot->view)
+			if (!slot->view || own != (slot->file && !strcmp(slot->name, slot->file)))
 				continue;
-			if (own != (slot->file && !strcmp(slot->name, slot->file)))
-				continue;
-			const float *x = bytes(context, s);
-			if (!x)
-				x = slot->init;
-			if (x)
-				plan_slot(w, s, x);
+			if (slot->type != E_f32)
+				bug("slot %s is not f32", slot->name);
+			plan_slot(w, s);
 		}
 }

@@ -1,19 +1,37 @@
-// piece_table.c: splices old and new byte ranges.
-// Input: the fields of the old file and new values. Output: the pieces of the new file in order.
-// Invariant: what did not change keeps its bytes, even the encoding of a length.
+// piece_table.c: splices byte ranges of a file and values.
+// Input: the fields of the old file, and views of slots. Output: the pieces of the new file in
+// order. Invariant: what does not change keeps its bytes, even the encoding of a length.
 #include "write.h"
 #include <string.h>
 
 // ---- fields ---------------------------------------------------------------------------
 
+static void push(PieceTable *p, struct amos_piece piece)
+{
+	piece.when = p->when;
+	PUSH(p->arena, p->list, piece);
+}
+
 void add_piece(PieceTable *p, Bytes b)
 {
-	Bytes *last = p->list.count ? &p->list.at[p->list.count - 1] : NULL;
-	if (last && last->count && last->at + last->count == b.at)
-		last->count += b.count;
-	else
-		PUSH(p->arena, p->list, b);
+	struct amos_piece *last = p->list.count > p->apart ? &p->list.at[p->list.count - 1] : NULL;
 	p->count += b.count;
+	if (last && last->kind == AMOS_PIECE_BYTES && last->when == p->when && last->count &&
+	    (const uint8_t *)last->bytes + last->count == b.at)
+		last->count += (int64_t)b.count;
+	else
+		push(p, (struct amos_piece){.bytes = b.at, .count = (int64_t)b.count});
+}
+
+void add_zeros(PieceTable *p, size_t count)
+{
+	p->count += count;
+	push(p, (struct amos_piece){.count = (int64_t)count});
+}
+
+void add_name(PieceTable *p)
+{
+	push(p, (struct amos_piece){.kind = AMOS_PIECE_NAME});
 }
 
 static size_t write_varint(uint8_t *to, uint64_t x)
@@ -33,33 +51,62 @@ static Bytes new_header(Arena *arena, int number, int wire, uint64_t x)
 	return (Bytes){header, n};
 }
 
-static void add_number(PieceTable *p, int number, uint64_t x)
+void add_number(PieceTable *p, int number, uint64_t x)
 {
 	add_piece(p, new_header(p->arena, number, W_varint, x));
 }
 
 int begin_field(PieceTable *p)
 {
-	PUSH(p->arena, p->list, (Bytes){0}); // the header, once the length is known
+	push(p, (struct amos_piece){0}); // the header, once the length is known
 	return p->list.count - 1;
 }
 
-// A field that became what it was is one piece again.
+// Returns the bytes of the pieces of a body; -1: they depend on the values.
+static int64_t body_bytes(const PieceTable *p, int begun)
+{
+	int64_t bytes = 0;
+	for (int i = begun + 1; i < p->list.count; i++) {
+		const struct amos_piece *piece = &p->list.at[i];
+		bool values = piece->kind == AMOS_PIECE_VALUES;
+		if ((piece->kind != AMOS_PIECE_BYTES && !values) || piece->when != p->when)
+			return -1;
+		bytes += piece->count * (values ? elems[piece->type].bytes : 1);
+	}
+	return bytes;
+}
+
+// A field of fixed length is bytes and values, and one that became what it was is one piece again.
 void end_field(PieceTable *p, int begun, int number, const Field *old)
 {
-	size_t count = 0;
-	Bytes *piece = p->list.at;
-	for (int i = begun + 1; i < p->list.count; i++)
-		count += piece[i].count;
-	bool kept = old && count == old->body.count;
-	piece[begun] = kept ? (Bytes){old->all.at, old->all.count - count}
-	                    : new_header(p->arena, number, W_bytes, count);
-	p->count += piece[begun].count;
-	if (!kept || p->list.count != begun + 2 || piece[begun + 1].at != old->body.at)
+	int64_t bytes = body_bytes(p, begun);
+	Bytes was = old ? (Bytes){old->all.at, old->all.count - old->body.count} : (Bytes){0};
+	if (bytes < 0) {
+		p->list.at[begun] =
+		    (struct amos_piece){.kind = AMOS_PIECE_FIELD,
+		                        .when = p->when,
+		                        .bytes = was.at,
+		                        .count = (int64_t)was.count,
+		                        .number = number,
+		                        .length = old ? (int64_t)old->body.count : -1,
+		                        .pieces = p->list.count - begun - 1};
+		p->apart = p->list.count;
 		return;
+	}
+	bool kept = old && (size_t)bytes == old->body.count;
+	Bytes header = kept ? was : new_header(p->arena, number, W_bytes, (uint64_t)bytes);
+	size_t count = p->count + header.count;
+	int end = p->list.count;
 	p->list.count = begun;
-	p->count -= old->all.count;
-	add_piece(p, old->all);
+	add_piece(p, header);
+	for (int i = begun + 1; i < end; i++) {
+		struct amos_piece piece = p->list.at[i];
+		if (piece.kind == AMOS_PIECE_BYTES)
+			add_piece(p, (Bytes){piece.bytes, (size_t)piece.count});
+		else
+			push(p, piece);
+	}
+	p->count = count;
 }
 
 void add_bytes(PieceTable *p, int number, Bytes body)
@@ -76,62 +123,77 @@ Bytes text_bytes(const char *s)
 
 // ---- tensors --------------------------------------------------------------------------
 
-// Stores x as an element of type `e`; keeps what is there if it reads as x already.
-static void store_number(void *to, Elem e, float x)
+// True if a slot's initial values are stored as the `n` elements at `old`.
+static bool are_stored(const struct amos_piece *piece, const struct amos_view *view,
+                       const float *init, const void *old)
 {
-	double wide = (double)x;
-	if ((float)const_at(&(Val){.type = e, .data = to}, 0) != x)
-		array_to(&(Array){.type = e, .f = &wide}, to);
-}
-
-Bytes encode(Arena *arena, Elem e, const uint8_t *old, const float *x, int64_t n)
-{
-	size_t size = (size_t)elems[e].bytes;
-	if (e == E_f32)
-		return (Bytes){(const uint8_t *)x, size * (size_t)n};
-	uint8_t *to = take(arena, size * (size_t)n + 1);
-	if (old)
-		memcpy(to, old, size * (size_t)n);
-	for (int64_t i = 0; i < n; i++)
-		store_number(to + (size_t)i * size, e, x[i]);
-	return (Bytes){to, size * (size_t)n};
-}
-
-// Writes a typed field anew: floats or doubles, packed or one by one, or halves as varints.
-static void add_typed(PieceTable *p, const TensorProto *t, Elem e, const float *x, int64_t n)
-{
-	bool single = e == E_f32;
-	if (single || e == E_f64) {
-		const void *old = single ? (const void *)t->float_data : t->double_data;
-		add_bytes(p, single ? F_tensor_float : F_tensor_double,
-		          encode(p->arena, e, old, x, n));
-		return;
+	enum { BLOCK = 512 };
+	char block[BLOCK * sizeof(double)];
+	size_t size = (size_t)elems[piece->type].bytes;
+	for (int64_t i = 0; i < piece->count; i += BLOCK) {
+		int64_t n = MIN(piece->count - i, BLOCK);
+		amos_template_elements(piece, view, init, i, n, block);
+		if (memcmp(block, (const char *)old + size * (size_t)i, size * (size_t)n))
+			return false;
 	}
-	uint8_t *to = take(p->arena, 3 * (size_t)n + 1);
-	size_t count = 0;
-	for (int64_t i = 0; i < n; i++) {
-		uint16_t half = (uint16_t)t->int32_data[i];
-		store_number(&half, e, x[i]);
-		count += write_varint(to + count, half);
-	}
-	add_bytes(p, F_tensor_int32, (Bytes){to, count});
+	return true;
 }
 
-void add_tensor_fields(PieceTable *p, const char *where, Bytes old, const TensorProto *t,
-                       const float *x, int64_t n)
+// Returns the piece of these values. The old elements are part of it only where the initial values
+// do not have all of their bits.
+static struct amos_piece values_piece(const ModelWriter *w, int view, Elem e, int64_t n,
+                                      const void *old)
+{
+	const struct amos_view *v = &w->views.at[view];
+	const float *init = w->m->graph->slots.at[v->slot].init;
+	struct amos_piece piece = {.kind = AMOS_PIECE_VALUES, .view = view, .type = e, .count = n};
+	if (old && !(init && are_stored(&piece, v, init, old)))
+		piece.bytes = old;
+	return piece;
+}
+
+void add_values(ModelWriter *w, PieceTable *p, int view, Elem e, int64_t n, const void *old)
+{
+	push(p, values_piece(w, view, e, n, old));
+	p->count += (size_t)(n * elems[e].bytes);
+}
+
+// Adds a typed field: floats or doubles, packed, or halves as varints.
+static void add_typed(ModelWriter *w, PieceTable *p, const TensorProto *t, Elem e,
+                      const Patch *patch)
+{
+	bool half = e != E_f32 && e != E_f64;
+	int number = half ? F_tensor_int32 : e == E_f32 ? F_tensor_float : F_tensor_double;
+	int field = begin_field(p);
+	if (!half) {
+		const void *old = e == E_f32 ? (const void *)t->float_data : t->double_data;
+		add_values(w, p, patch->view, e, patch->n, old);
+	} else {
+		uint16_t *old = NEWS(p->arena, uint16_t, patch->n + 1);
+		for (int64_t i = 0; i < patch->n; i++)
+			old[i] = (uint16_t)t->int32_data[i];
+		struct amos_piece values = values_piece(w, patch->view, e, patch->n, old);
+		values.kind = AMOS_PIECE_VARINTS;
+		push(p, values);
+	}
+	end_field(p, field, number, NULL);
+}
+
+void add_tensor_fields(ModelWriter *w, PieceTable *p, Bytes old, const TensorProto *t,
+                       const Patch *patch)
 {
 	Elem e = (Elem)declared_type(t->data_type);
 	bool typed = false;
-	for (Field f; next_field(where, &old, &f);) {
+	for (Field f; next_field(w->m->path, &old, &f);) {
 		bool numbers = f.number == F_tensor_float || f.number == F_tensor_double ||
 		               f.number == F_tensor_int32;
 		if (f.number == F_tensor_raw && f.body.count) {
 			int raw = begin_field(p);
-			add_piece(p, encode(p->arena, e, f.body.at, x, n));
+			add_values(w, p, patch->view, e, patch->n, f.body.at);
 			end_field(p, raw, F_tensor_raw, &f);
 		} else if (numbers && !t->raw_data.len) {
 			if (!typed)
-				add_typed(p, t, e, x, n);
+				add_typed(w, p, t, e, patch);
 			typed = true;
 		} else {
 			add_piece(p, f.all);
@@ -139,13 +201,17 @@ void add_tensor_fields(PieceTable *p, const char *where, Bytes old, const Tensor
 	}
 }
 
-void add_new_tensor(PieceTable *p, const char *name, Elem e, const Shape *s, const float *x)
+void add_new_tensor(ModelWriter *w, PieceTable *p, const Extra *extra)
 {
+	p->when = extra->when;
 	int tensor = begin_field(p);
-	for (int a = 0; a < s->rank; a++)
-		add_number(p, F_tensor_dims, (uint64_t)s->dim[a]);
-	add_number(p, F_tensor_type, (uint64_t)elems[e].onnx);
-	add_bytes(p, F_tensor_name, text_bytes(name));
-	add_bytes(p, F_tensor_raw, encode(p->arena, e, NULL, x, count_of(s)));
+	for (int a = 0; a < extra->shape.rank; a++)
+		add_number(p, F_tensor_dims, (uint64_t)extra->shape.dim[a]);
+	add_number(p, F_tensor_type, (uint64_t)elems[extra->type].onnx);
+	add_bytes(p, F_tensor_name, text_bytes(extra->name));
+	int raw = begin_field(p);
+	add_values(w, p, extra->view, extra->type, count_of(&extra->shape), NULL);
+	end_field(p, raw, F_tensor_raw, NULL);
 	end_field(p, tensor, F_graph_initializer, NULL);
+	p->when = 0;
 }

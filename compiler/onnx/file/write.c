@@ -1,13 +1,10 @@
 // write.c: writes trained weights into a copy of the file, and sums gradients per initializer.
-// Output: a file that differs from the input in the bytes of trained tensors; in training nodes,
-// which become those of inference; and, if parameters that shared an initializer now differ, in a
-// new initializer and the node that reads it. Invariant: the order of fields, unknown fields and
-// elements whose value did not change stay. External data: external.c.
+// Output: a template of a file that differs from the input in the bytes of tensors that have slots;
+// in training nodes, which become those of inference; and, if parameters that shared an initializer
+// now differ, in a new initializer and the node that reads it. Invariant: the order of fields,
+// unknown fields and elements whose value did not change stay. External data: external.c.
 #include "write.h"
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 // ---- the new file ---------------------------------------------------------------------
 
@@ -104,7 +101,7 @@ static Table *list_makers(Arena *arena, size_t n, NodeProto *const *node)
 // Returns the node of a field by its first output, because nodes were sorted; NULL: unknown.
 static const NodeProto *node_at(const ModelWriter *w, const Part *part, Bytes at)
 {
-	for (Field f; part->makers && next_field(w->path, &at, &f);)
+	for (Field f; part->makers && next_field(w->m->path, &at, &f);)
 		if (f.number == F_node_output && f.body.count)
 			return table_pointer_s(
 			    part->makers,
@@ -136,7 +133,7 @@ static void add_fields(ModelWriter *w, PieceTable *p, Bytes at,
 	size_t met[FIELDS] = {0};
 	if (kind->n_fields > FIELDS)
 		bug("%s has %u fields", kind->name, kind->n_fields);
-	for (Field f; next_field(w->path, &at, &f);) {
+	for (Field f; next_field(w->m->path, &at, &f);) {
 		const ProtobufCFieldDescriptor *field = message_field(&f, kind);
 		if (field)
 			add_message(w, p, &f, field->descriptor,
@@ -146,12 +143,24 @@ static void add_fields(ModelWriter *w, PieceTable *p, Bytes at,
 	}
 }
 
-// Returns what a node reads instead as input k; NULL: the same.
-static const char *new_input(const ModelWriter *w, const NodeProto *node, int k, const Mode *mode)
+// Adds what a node reads as input k; `old`: the field of it, or NULL if it has no such input.
+static void add_input(const ModelWriter *w, PieceTable *p, const NodeProto *node, int k,
+                      const Mode *mode, const Field *old)
 {
 	Operand operand = {node, k};
-	const uint64_t *name = table_find(w->inputs, &operand, sizeof operand);
-	return k == mode->input ? "" : name ? (const char *)(uintptr_t)*name : NULL;
+	const uint64_t *cell = table_find(w->inputs, &operand, sizeof operand);
+	const Renamed *renamed = cell ? (const Renamed *)(uintptr_t)*cell : NULL;
+	if (k == mode->input) {
+		add_bytes(p, F_node_input, text_bytes(""));
+		return;
+	}
+	p->when = renamed ? -renamed->when : 0;
+	if (old)
+		add_piece(p, old->all);
+	p->when = -p->when;
+	if (renamed)
+		add_bytes(p, F_node_input, text_bytes(renamed->name));
+	p->when = 0;
 }
 
 static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeProto *node,
@@ -159,23 +168,19 @@ static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeP
 {
 	Mode mode = training_mode(w, part, node);
 	int input = 0, output = 0, attribute = 0;
-	const char *name;
-	for (Field f; next_field(w->path, &at, &f);) {
+	for (Field f; next_field(w->m->path, &at, &f);) {
 		const AttributeProto *a =
 		    f.number == F_node_attribute ? node->attribute[attribute++] : NULL;
 		bool left_out = f.number == F_node_output && output++ > 0 && mode.batch;
 		left_out |= a && a == mode.old && (mode.batch || mode.is_test);
-		name = f.number == F_node_input ? new_input(w, node, input++, &mode) : NULL;
-		if (name)
-			add_bytes(p, F_node_input, text_bytes(name));
+		if (f.number == F_node_input)
+			add_input(w, p, node, input++, &mode, &f);
 		else if (a && !left_out)
 			add_message(w, p, &f, a->base.descriptor, &a->base, part);
 		else if (!left_out)
 			add_piece(p, f.all);
 	}
-	name = new_input(w, node, input, &mode); // a bias that was left out
-	if (name)
-		add_bytes(p, F_node_input, text_bytes(name));
+	add_input(w, p, node, input, &mode, NULL); // a bias that was left out
 	if (mode.is_test)
 		add_bytes(p, F_node_attribute, is_test);
 }
@@ -183,14 +188,14 @@ static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeP
 static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t)
 {
 	if (!t)
-		t = unpack(w->arena, w->path, &tensor_proto__descriptor, old->body);
+		t = unpack(w->arena, w->m->path, &tensor_proto__descriptor, old->body);
 	const uint64_t *cell = table_find(w->patches, &t, sizeof t);
 	const Patch *patch = cell ? (const Patch *)(uintptr_t)*cell : NULL;
 	int tensor = begin_field(p);
 	if (t->data_location == 1)
 		add_outside(w, p, old->body, t, patch);
-	else if (patch && patch->changed)
-		add_tensor_fields(p, w->path, old->body, t, patch->x, patch->n);
+	else if (patch)
+		add_tensor_fields(w, p, old->body, t, patch);
 	else
 		add_piece(p, old->body);
 	end_field(p, tensor, old->number, old);
@@ -219,68 +224,74 @@ static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
 		m = NULL;
 	}
 	if (main_graph && w->graphs++)
-		fail(w->path, "the file stores its graph in several parts: it cannot be written "
-		              "back" HELP EXPORT_AGAIN);
+		fail(w->m->path, "the file stores its graph in several parts: it cannot be written "
+		                 "back" HELP EXPORT_AGAIN);
 	int message = begin_field(p);
 	if (node)
 		add_node_fields(w, p, old->body, node, &part);
 	else
 		add_fields(w, p, old->body, kind, m, &part);
-	for (int i = 0; main_graph && i < w->extras.count; i++) {
-		const Extra *e = &w->extras.at[i];
-		add_new_tensor(p, e->name, e->type, &e->shape, e->x);
-	}
+	for (int i = 0; main_graph && i < w->extras.count; i++)
+		add_new_tensor(w, p, &w->extras.at[i]);
 	end_field(p, message, old->number, old);
 }
 
 // ---- files ----------------------------------------------------------------------------
 
-static int write_pieces(const char *path, enum amos_name name, const PieceTable *p)
+const struct amos_template *model_template(const Model *m, Arena *arena, bool keep_training)
 {
-	struct amos_temp_file file;
-	int status = amos_file_begin(&file, path, name);
-	if (status)
-		return status;
-	for (int i = 0; i < p->list.count; i++)
-		fwrite(p->list.at[i].at, 1, p->list.at[i].count, file.to);
-	return amos_file_keep(&file); // finds what could not be written
+	ModelWriter w = {.arena = arena,
+	                 .m = m,
+	                 .keep_training = keep_training,
+	                 .names = table_new(arena),
+	                 .inputs = table_new(arena),
+	                 .patches = table_new(arena),
+	                 .placed = table_new(arena),
+	                 .data = {.arena = arena}};
+	plan_writing(&w);
+	const ModelProto *proto = m->file->proto;
+	const Part none = {.opsets =
+	                       list_opsets(arena, proto->n_opset_import, proto->opset_import)};
+	PieceTable model = {.arena = arena};
+	add_fields(&w, &model, m->file->bytes, proto->base.descriptor, &proto->base, &none);
+	struct amos_template *t = NEW(arena, struct amos_template);
+	*t = (struct amos_template){.model = model.list.at,
+	                            .nmodel = model.list.count,
+	                            .data = w.data.list.at,
+	                            .ndata = w.data.list.count,
+	                            .views = w.views.at,
+	                            .nviews = w.views.count,
+	                            .tests = w.tests.at,
+	                            .ntests = w.tests.count};
+	return t;
+}
+
+typedef struct Weights { // of write_model
+	const Graph *g;
+	Arena *arena;
+	const void *(*bytes)(void *, int slot);
+	void *context;
+} Weights;
+
+static const float *values_of(void *context, int64_t slot)
+{
+	const Weights *w = context;
+	const Slot *s = &w->g->slots.at[slot];
+	const void *x = w->bytes(w->context, (int)slot);
+	x = x ? x : s->init;
+	return x ? x : NEWS(w->arena, float, count_of(&s->shape) + 1); // a bias that was left out
 }
 
 void write_model(const Model *m, const char *path, bool keep_training,
                  const void *(*bytes)(void *, int slot), void *context)
 {
 	Arena *arena = arena_new();
-	const char *data_path = free_data_path(arena, path), *slash = strrchr(data_path, '/');
-	ModelWriter w = {.arena = arena,
-	                 .m = m,
-	                 .path = path,
-	                 .keep_training = keep_training,
-	                 .names = table_new(arena),
-	                 .inputs = table_new(arena),
-	                 .patches = table_new(arena),
-	                 .placed = table_new(arena),
-	                 .data = {.arena = arena},
-	                 .data_name = slash ? slash + 1 : data_path};
-	plan_writing(&w, bytes, context);
-	const ModelProto *proto = m->file->proto;
-	const Part none = {.opsets =
-	                       list_opsets(arena, proto->n_opset_import, proto->opset_import)};
-	PieceTable model = {.arena = arena};
-	add_fields(&w, &model, m->file->bytes, proto->base.descriptor, &proto->base, &none);
-	// The data first, under a name that no file has: so any model at the path, old or new, has
-	// its own data next to it.
-	struct stat about;
-	bool replaces = w.external && !stat(path, &about) && S_ISREG(about.st_mode);
-	Bytes old = replaces ? open_file(arena, path)->bytes : (Bytes){0};
-	if (w.external)
-		need_done(write_pieces(data_path, AMOS_FRESH, &w.data));
-	int status = write_pieces(path, AMOS_NAMED, &model);
-	if (status && w.external)
-		unlink(data_path);
-	need_done(status);
-	if (w.external)
-		remove_old_data(arena, path, old, data_path);
+	Weights weights = {m->graph, arena, bytes, context};
+	int status = amos_template_file(
+	    &(struct amos_weights){model_template(m, arena, keep_training), values_of, &weights},
+	    path);
 	arena_free(arena);
+	need_done(status);
 }
 
 // ---- slots in terms of initializers ---------------------------------------------------

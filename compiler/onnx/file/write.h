@@ -2,6 +2,7 @@
 #ifndef WRITE_H
 #define WRITE_H
 #include "file.h"
+#include "abi.h"
 
 enum { // numbers of fields (onnx.proto)
 	F_graph_initializer = 5,
@@ -16,63 +17,67 @@ enum { // numbers of fields (onnx.proto)
 	F_tensor_raw = 9,
 	F_tensor_double = 10,
 	F_tensor_external = 13,
+	F_tensor_location = 14,
 	F_entry_key = 1,
 	F_entry_value = 2
 };
 
 // ---- piece_table.c -------------------------------------------------------------------------
 
-// Pieces of the new file in order: of the old file, or new. Adjacent ones are merged.
+// Pieces of a file in order: bytes of the old file or new ones, which are merged if they are
+// adjacent, and values. Those added while `when` is not 0 have that amos_piece.when.
 typedef struct PieceTable {
 	Arena *arena;
-	VEC(Bytes) list;
-	size_t count; // bytes
+	VEC(struct amos_piece) list;
+	size_t count; // bytes, if no piece but bytes and values was added
+	int64_t when;
+	int apart; // pieces up to the end of the last field of varying length
 } PieceTable;
 
 void add_piece(PieceTable *, Bytes);
+void add_zeros(PieceTable *, size_t count);
+void add_name(PieceTable *);                          // of the file of external data
 void add_bytes(PieceTable *, int number, Bytes body); // a field of the protocol buffer
+void add_number(PieceTable *, int number, uint64_t x);
 // Begins a field; the pieces added up to end_field with the result are its body. `old`: the field
 // that it replaces, whose header stays if the length does not change; NULL: none.
 int begin_field(PieceTable *);
 void end_field(PieceTable *, int begun, int number, const Field *old);
 Bytes text_bytes(const char *);
-// Returns n values as elements of `e`; those equal to an element of `old` (or NULL) keep its bytes.
-Bytes encode(Arena *, Elem e, const uint8_t *old, const float *x, int64_t n);
-// Adds the fields of an initializer with new values; adds a new initializer.
-void add_tensor_fields(PieceTable *, const char *where, Bytes old, const TensorProto *,
-                       const float *x, int64_t n);
-void add_new_tensor(PieceTable *, const char *name, Elem, const Shape *, const float *x);
 
 // ---- patch.c --------------------------------------------------------------------------
 
-typedef struct Extra { // an initializer to be added
+typedef struct Extra { // an initializer that is added if a test holds
 	const char *name;
 	Elem type;
 	Shape shape;
-	const float *x;
+	int view;
+	int64_t when;
 } Extra;
 
-typedef struct Patch { // new values of a file's initializer
-	int slot;
+typedef struct Patch { // the values of a file's initializer
+	int slot, view;
 	int64_t n;
-	const float *x;
-	bool changed;
 } Patch;
+
+typedef struct Renamed { // another initializer that a node reads if a test holds
+	const char *name;
+	int64_t when;
+} Renamed;
 
 typedef struct ModelWriter {
 	Arena *arena;
 	const Model *m;
-	const char *path;
+	VEC(struct amos_view) views;
+	VEC(struct amos_test) tests;
 	Table *patches; // TensorProto * -> Patch *
 	VEC(Extra) extras;
-	Table *inputs;         // Operand -> the name of the initializer that it reads instead
-	bool keep_training;    // nodes stay in training mode
-	Table *names;          // of the extras
-	const char *data_name; // of the file of external data, beside the model
-	bool external;         // there is such a file
-	int graphs;            // main graphs written
-	PieceTable data;       // its bytes
-	Table *placed;         // bytes of an old file -> their offset in it + 1
+	Table *inputs;      // Operand -> Renamed *
+	bool keep_training; // nodes stay in training mode
+	Table *names;       // of the extras
+	int graphs;         // main graphs written
+	PieceTable data;    // the file of external data
+	Table *placed;      // bytes of an old file, and their patch -> their offset in it + 1
 } ModelWriter;
 
 typedef struct Operand {
@@ -80,16 +85,17 @@ typedef struct Operand {
 	int64_t k;
 } Operand;
 
-// Fills the tables of the writer from the slots' values.
-void plan_writing(ModelWriter *, const void *(*bytes)(void *, int slot), void *context);
+// Fills the tables of the writer from the graph's slots.
+void plan_writing(ModelWriter *);
+// Adds the values of a view, in the file of type `e`; `old`: the elements that are there, or NULL.
+void add_values(ModelWriter *, PieceTable *, int view, Elem e, int64_t n, const void *old);
+// Adds the fields of an initializer with these values; adds a new initializer.
+void add_tensor_fields(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *);
+void add_new_tensor(ModelWriter *, PieceTable *, const Extra *);
 
 // ---- external.c: external data ---------------------------------------------------------
 
-// Adds the fields of a tensor that lies in another file; `patch`: its new values, or NULL.
+// Adds the fields of a tensor that lies in another file; `patch`: its values, or NULL.
 void add_outside(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *patch);
-// Returns a path for the data of the model `path` that no file has: PATH.data, PATH.2.data, ...
-const char *free_data_path(Arena *, const char *path);
-// Removes such files that `model`, the bytes of the old file at `path`, names, except `kept`.
-void remove_old_data(Arena *, const char *path, Bytes model, const char *kept);
 
 #endif

@@ -341,3 +341,53 @@ rates (float[n, 4] x, int64 rate) => (float[n, k] y)
   >
 }"""
 save(parser.parse_model(RATES), "rates.onnx")
+
+# Weights as files hold them: of every float type, in raw_data or a typed field; two parameters in one initializer, one in
+# two; an LSTM; dropout and batch statistics of training.
+def stored(name, kind, count, raw, *shape):
+    x = np.sin(0.9 * np.arange(count)).reshape(shape)
+    kinds = {TensorProto.FLOAT: "f", TensorProto.DOUBLE: "d", TensorProto.FLOAT16: "e"}
+    if kind == TensorProto.BFLOAT16:
+        bits = (x.astype("f").view("u4") >> 16).astype("u2")
+        if raw:
+            return helper.make_tensor(name, kind, shape, bits.tobytes(), raw=True)
+        t = TensorProto(name=name, data_type=kind, dims=shape)
+        t.int32_data.extend(bits.flatten().tolist())
+        return t
+    x = x.astype(kinds[kind])
+    if raw:
+        return numpy_helper.from_array(x, name)
+    if kind == TensorProto.FLOAT16:
+        t = TensorProto(name=name, data_type=kind, dims=shape)
+        t.int32_data.extend(x.view("u2").flatten().tolist())
+        return t
+    return helper.make_tensor(name, kind, shape, x.flatten().tolist())
+
+
+weights, nodes = [], [node("Identity", ["x"], ["h0"])]
+for i, (kind, raw) in enumerate((kind, raw) for kind in (F, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16) for raw in (0, 1)):
+    weights += [stored(f"w{i}", kind, 16, raw, 4, 4)]
+    nodes += [node("Cast", [f"w{i}"], [f"v{i}"], to=F), node("MatMul", [f"h{i}", f"v{i}"], [f"m{i}"]), node("Tanh", [f"m{i}"], [f"h{i + 1}"])]
+weights += [numpy_helper.from_array(np.zeros(4, "f"), "a.bias"), stored("scale", F, 4, 1, 4), stored("mean", F, 4, 1, 4),
+            numpy_helper.from_array(np.ones(4, "f"), "var"), stored("lstm.w", F, 64, 1, 1, 16, 4), stored("lstm.r", F, 64, 1, 1, 16, 4),
+            stored("lstm.b", F, 32, 1, 1, 32), stored("idle", F, 9, 1, 9), numpy_helper.from_array(np.array(0.5, "f"), "ratio"),
+            numpy_helper.from_array(np.array(True), "yes"), numpy_helper.from_array(np.array([0]), "axis")]
+nodes += [
+    node("Identity", ["a.bias"], ["b.bias"]),
+    node("Add", ["h8", "a.bias"], ["p"]),
+    node("Relu", ["p"], ["q"]),
+    node("Add", ["q", "b.bias"], ["r"]),
+    node("BatchNormalization", ["r", "scale", "b.bias", "mean", "var"], ["n", "mean_now", "var_now"], training_mode=1),
+    node("Dropout", ["n", "ratio", "yes"], ["d"]),
+    node("Unsqueeze", ["d", "axis"], ["steps"]),
+    node("LSTM", ["steps", "lstm.w", "lstm.r", "lstm.b"], ["all", "last"], hidden_size=4),
+    node("Squeeze", ["last"], ["y"]),
+]
+graph = helper.make_graph(nodes, "stored", [value("x", F, [8, 4])], [value("y", F, [8, 4])], weights)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "stored.onnx")
+
+# A weight of 8 bits.
+eight = TensorProto(name="w", data_type=17, dims=[4, 4], raw_data=bytes([0x38, 0x30, 0xB8, 0x34] * 4))
+nodes = [node("Cast", ["w"], ["v"], to=F), node("MatMul", ["x", "v"], ["h"]), node("MatMul", ["h", "u"], ["y"])]
+graph = helper.make_graph(nodes, "eight", [value("x", F, [8, 4])], [value("y", F, [8, 4])], [eight, wave("u", 4, 4)])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), "eight.onnx")
