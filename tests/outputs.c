@@ -379,27 +379,11 @@ static void check_leaks(const struct amos_model *model)
 	CHECK(mallinfo2().uordblks < heap + (1 << 16) && mappings() <= mapped);
 }
 
-/* The layout that programs compiled earlier expect: a change needs a new version. */
-static void check_layout(void)
-{
-	CHECK(offsetof(struct amos_setup, threads) == sizeof(size_t));
-	CHECK(offsetof(struct amos_setup, seed) == 16 &&
-	      offsetof(struct amos_setup, weights) == 24);
-	CHECK(offsetof(struct amos_setup, parallel_for) == 24 + sizeof(void *));
-	CHECK(offsetof(struct amos_setup, context) == 24 + 2 * sizeof(void *));
-	CHECK(offsetof(struct amos_training, options) == sizeof(size_t));
-	CHECK(offsetof(struct amos_training, progress) == 2 * sizeof(void *));
-	CHECK(sizeof(struct amos_training) == 4 * sizeof(void *));
-	CHECK(offsetof(struct amos_progress, step) == 8 && sizeof(struct amos_progress) == 80);
-	CHECK(AMOS_MACHINE == 3 && AMOS_BOOL == 12 && AMOS_STATE == 6 && AMOS_KINDS == 7);
-}
-
 int main(int argc, char **argv)
 {
 	(void)argv;
 	const struct amos_model *models[] = {&first_model, &second_model};
 	int k, i;
-	check_layout();
 	check_sizes(&second_model);
 	if (argc > 1)
 		check_leaks(&first_model);
