@@ -35,8 +35,8 @@ struct amos_weights {
 };
 enum amos_file_part { AMOS_FILE_MODEL, AMOS_FILE_DATA };
 typedef void amos_put(void *to, const void *bytes, size_t count);
-// Fails if the file cannot hold these weights: AMOS_INPUT.
-int amos_template_check(const struct amos_weights *);
+// Fails if the file cannot hold these weights: AMOS_INPUT. `where` begins the message.
+int amos_template_check(const struct amos_weights *, const char *where);
 // Writes a part of the file, unless `put` is NULL, and returns its bytes. `data`: the name of the
 // file of external data; NULL: they become part of the model.
 int64_t amos_template_write(const struct amos_weights *, enum amos_file_part, const char *data,

@@ -15,7 +15,7 @@ static size_t element_size(const struct amos_piece *p)
 	                             : sizeof(uint16_t);
 }
 
-// Returns element i as the file has it, or, from an element of the file, as the slot has it.
+// Returns an element of a slot as the file has it, or an element of the file as the slot has it.
 static float copied(const struct amos_view *v, float x)
 {
 	return v->copy == AMOS_COPY_COMPLEMENT ? 1 - x : x;
@@ -119,11 +119,11 @@ static bool is_written(const struct writer *w, const struct amos_piece *p)
 	return !when || holds == (p->when > 0);
 }
 
-int amos_template_check(const struct amos_weights *w)
+int amos_template_check(const struct amos_weights *w, const char *where)
 {
 	for (int64_t i = 0; i < w->file->ntests; i++)
 		if (w->file->tests[i].error && differs(w, &w->file->tests[i]))
-			return amos_fail(AMOS_INPUT, "%s", w->file->tests[i].error);
+			return amos_fail(AMOS_INPUT, "%s: %s", where, w->file->tests[i].error);
 	return AMOS_DONE;
 }
 

@@ -106,7 +106,7 @@ static int write_with_data(const struct amos_weights *w, const char *path)
 
 int amos_template_file(const struct amos_weights *w, const char *path)
 {
-	int status = amos_template_check(w);
+	int status = amos_template_check(w, path);
 	if (status)
 		return status;
 	return w->file->ndata ? write_with_data(w, path)

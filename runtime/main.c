@@ -105,7 +105,7 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 		fprintf(stderr, "note: %lld %s could not be started\n",
 		        (long long)m->threads_missing,
 		        PLURAL(m->threads_missing, "thread", "threads"));
-	if (!status && (c->checkpoint || o->keep))
+	if (!status && (c->checkpoint || (o->keep && !(c->verb->takes & LOOP))))
 		status = open_checkpoint(c, &checkpoint);
 	if (!status && checkpoint)
 		status = amos_checkpoint_load(checkpoint, m);
@@ -157,13 +157,13 @@ static int64_t idle_bytes(const struct amos_model *model)
 	return bytes;
 }
 
-static int train(struct command *c, struct amos *m, struct amos_data *data)
+static int train_and_print(struct command *c, struct amos *m, struct amos_data *data,
+                           struct amos_result *result)
 {
 	const struct amos_memory *b = &m->memory;
 	int64_t batch = b->batch - idle_bytes(m->model);
 	amos_give_back();
 	int64_t process = amos_process_memory(m);
-	struct amos_result result;
 	char why[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
@@ -174,15 +174,53 @@ static int train(struct command *c, struct amos *m, struct amos_data *data)
 		        (double)b->params / 1e6, (double)b->state / 1e6, (double)b->scratch / 1e6,
 		        (double)(batch + b->pads) / 1e6, (double)process / 1e6);
 	c->options.fresh = !c->checkpoint;
-	int status = amos_train(m, data, &c->options, &result);
+	int status = amos_train(m, data, &c->options, result);
 	if (status)
 		return status;
 	if (c->options.json || !c->options.quiet)
-		print_result(&result, c->options.json);
-	if (isfinite(result.constant.loss))
+		print_result(result, c->options.json);
+	if (isfinite(result->constant.loss))
 		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
-		        amos_constant_text(why, sizeof why, &result.constant));
+		        amos_constant_text(why, sizeof why, &result->constant));
 	return AMOS_DONE;
+}
+
+// Fails if --keep has no effect.
+static int check_keep(const struct command *c, const struct amos_data *data, bool *last)
+{
+	int status = amos_keeps_last(&c->options, last);
+	if (!status && c->options.keep && !c->model->file)
+		return amos_fail(AMOS_USAGE,
+		                 "--keep does nothing: the program was built with --no-export");
+	if (!status && c->options.keep && !amos_data_held_out(data))
+		return amos_fail(AMOS_INPUT, "--keep: no data are held out to evaluate on" HELP
+		                             "give --split 0.9");
+	return status;
+}
+
+// Trains and, if the program has the model's file, writes DIR.onnx for the run in DIR.
+static int train(struct command *c, struct amos *m, struct amos_data *data)
+{
+	const struct amos_options *o = &c->options;
+	const char *dir = o->resume ? o->resume : o->out;
+	struct amos_result result;
+	bool last, wrote, writes = c->model->file;
+	char *path = amos_trained_path(dir);
+	int status = path ? check_keep(c, data, &last) : amos_no_memory(dir);
+	if (!status && writes)
+		status = amos_trained_check(dir, path, o->overwrite, &wrote);
+	if (!status)
+		status = train_and_print(c, m, data, &result);
+	if (!status && writes)
+		status = amos_load_trained(m, dir, &result, last);
+	if (!status && writes)
+		status = amos_trained_check(dir, path, o->overwrite, &wrote);
+	if (!status && writes && !wrote)
+		status = amos_command_writes(dir, path);
+	if (!status && writes)
+		status = amos_export_onnx(m, path);
+	free(path);
+	return status;
 }
 
 // The run directory is PROGRAM.run, unless -o or --resume gives another.
@@ -337,7 +375,7 @@ static int verb_info(struct command *c)
 }
 
 static const struct verb verbs[] = {
-    {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON, "",
+    {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON | KEEP, "",
      "Train the model that this program was compiled from", verb_train},
     {"eval", COMMON | RUN | SPLIT | JSON | KEEP, "[CHECKPOINT]",
      "Compute loss and metrics over all data, or the held-out part", verb_eval},

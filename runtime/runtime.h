@@ -277,6 +277,16 @@ const char *amos_constant_text(char *to, size_t room, const struct amos_constant
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);
 int amos_command_writes(const char *dir, const char *path);
 
+// ---- trained.c: the trained model of a run --------------------------------------------
+
+bool amos_has_better(const struct amos_result *); // the best evaluation was before the last step
+char *amos_trained_path(const char *dir); // DIR.onnx, to be freed by the caller; NULL: no memory
+// Fails if a file that the run in `dir` did not write is at the path, unless `overwrite`. Sets
+// *wrote to whether the run wrote one.
+int amos_trained_check(const char *dir, const char *path, bool overwrite, bool *wrote);
+// Loads the weights of the trained model after amos_train(): the best, or if `last`, none.
+int amos_load_trained(struct amos *, const char *dir, const struct amos_result *, bool last);
+
 #ifdef __cplusplus
 #undef _Noreturn
 }

@@ -89,12 +89,6 @@ static void print_memory(const Session *session, const struct amos *open)
 	     bytes_text(arena, (double)(m->pads + m->batch)), bytes_text(arena, process));
 }
 
-// True if the best evaluation was before the last step.
-static bool has_better(const struct amos_result *r)
-{
-	return isfinite(r->best.loss) && r->best.step != r->step;
-}
-
 static void print_json_result(json_t *untrained, const struct amos_result *r, const char *folder,
                               const char *trained, bool last)
 {
@@ -108,7 +102,7 @@ static void print_json_result(json_t *untrained, const struct amos_result *r, co
 	    json_text(trained), "not_trained", untrained, "step", (json_int_t)r->step, "loss",
 	    number_json(r->loss), "accuracy", number_json(r->accuracy), "eval_loss",
 	    number_json(r->eval_loss), "eval_accuracy", number_json(r->eval_accuracy), "best", best,
-	    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
+	    "model_step", (json_int_t)(amos_has_better(r) && !last ? r->best.step : r->step),
 	    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds, "stopped",
 	    r->stopped));
 }
@@ -121,7 +115,7 @@ static void print_result(const struct amos_result *r, const char *trained, bool 
 		printf("  loss %.6g", r->loss);
 	if (isfinite(r->eval_loss))
 		printf("  held out %.6g", r->eval_loss);
-	if (!has_better(r))
+	if (!amos_has_better(r))
 		printf("\n%s: the trained model\n", trained);
 	else if (last)
 		printf(
@@ -132,20 +126,6 @@ static void print_result(const struct amos_result *r, const char *trained, bool 
 		printf("\n%s: the weights of step %lld (held out %.6g); those of the last step "
 		       "have %.6g, --keep last writes them\n",
 		       trained, (long long)best->step, best->loss, r->eval_loss);
-}
-
-// Fails if a file that this run did not write is at the path of the trained model. Returns true if
-// the run wrote one.
-static bool check_trained(const Session *session, const char *run, const char *trained)
-{
-	struct stat about;
-	bool wrote;
-	need_done(amos_output_check(trained));
-	need_done(amos_command_wrote(run, trained, &wrote));
-	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
-		return wrote;
-	fail(trained, "the trained model would replace this file, which the run did not write" HELP
-	              "move it away, or train with --overwrite or another -o DIR");
 }
 
 void verb_train(Session *session)
@@ -172,11 +152,12 @@ void verb_train(Session *session)
 	attach_data(program);
 	if (chosen(session, OPT_keep) && !amos_data_held_out(data))
 		fail("--keep", "no data are held out to evaluate on" HELP "give --split 0.9");
-	size_t stem = strlen(folder); // DIR.onnx for the run in DIR/
-	while (stem > 1 && folder[stem - 1] == '/')
-		stem--;
-	const char *trained = format(session->arena, "%.*s.onnx", (int)stem, folder);
-	check_trained(session, folder, trained);
+	char *trained = amos_trained_path(folder);
+	if (!trained)
+		fail_status(STATUS_MACHINE, folder, "out of memory");
+	at_end(session->arena, free, trained);
+	bool wrote;
+	need_done(amos_trained_check(folder, trained, options.overwrite, &wrote));
 	struct amos *open = open_program(program);
 	print_program(session, program, open, data);
 	struct amos_result result;
@@ -186,14 +167,9 @@ void verb_train(Session *session)
 	print_memory(session, open);
 	need_done(amos_train(open, data, &options, &result));
 	amos_rest(open);
-	struct amos_checkpoint *best;
-	if (has_better(&result) && !last) {
-		need_done(amos_checkpoint_open(folder, false, &best));
-		int status = amos_checkpoint_load(best, open);
-		amos_checkpoint_close(best);
-		need_done(status);
-	}
-	if (!check_trained(session, folder, trained))
+	need_done(amos_load_trained(open, folder, &result, last));
+	need_done(amos_trained_check(folder, trained, options.overwrite, &wrote));
+	if (!wrote)
 		need_done(amos_command_writes(folder, trained));
 	write_open(program, open, trained);
 	if (chosen(session, OPT_json))

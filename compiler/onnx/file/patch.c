@@ -24,7 +24,8 @@ static void add_test(ModelWriter *w, int view, int other, const void *numbers)
 	     ((struct amos_test){.view = view, .other = other, .numbers = numbers, .count = n}));
 }
 
-// True if a node of the main graph reads what the view is of, and the view is the parameter itself.
+// Returns the input of the main graph's node that reads the view. Its node is NULL if there is
+// none, or if it reads a transpose or 1 - x.
 static Operand reader_of(const ModelWriter *w, const View *v)
 {
 	if (v->copy != COPY_SAME)
