@@ -4,6 +4,14 @@
 #include <math.h>
 #include <string.h>
 
+enum { REPORT_SCHEMA = 1 }; // of docs/eta.schema.json
+
+// Returns a count, or null for 0: there is nothing to count.
+static json_t *count_json(int64_t count)
+{
+	return count ? json_integer((json_int_t)count) : json_null();
+}
+
 // Returns a number or, if eta differs along an axis, nested lists of length 1 except along it.
 static json_t *eta_value(const Eta *eta, const Shape *shape)
 {
@@ -31,21 +39,58 @@ static json_t *axes_json(const bool *axis)
 	return list;
 }
 
+// Returns the pieces of a parameter: where its eta or its use changes along an axis.
+static json_t *pieces_json(const Eta *eta, const Shape *shape)
+{
+	const Structure *of = eta->structure;
+	json_t *list = json_array();
+	bool used = of->pieces.count && (!eta->nparts || eta->axis == of->axis);
+	if (!eta->nparts && !used)
+		return list;
+	int axis = eta->nparts ? eta->axis : of->axis, part = 0, piece = 0;
+	int64_t end = eta->nparts ? eta->counts[0] : shape->dim[axis];
+	for (int64_t from = 0, to; from < shape->dim[axis]; from = to) {
+		const Eta *own = eta->nparts ? &eta->parts[part] : eta;
+		const ParamPiece *use = used ? &of->pieces.at[piece] : NULL;
+		to = use ? MIN(end, use->to) : end;
+		bool all = use && use->from == from && use->to == to;
+		json_array_append_new(list, json_pack("{si sI sI ss so ss ss? so}", "axis", axis,
+		                                      "from", (json_int_t)from, "to",
+		                                      (json_int_t)to, "role", own->role, "eta",
+		                                      number_json(own->eta.value), "formula",
+		                                      own->formula, "use", use ? use->use : of->use,
+		                                      "heads", count_json(all ? use->heads : 0)));
+		if (eta->nparts && to == end && part + 1 < eta->nparts)
+			end += eta->counts[++part];
+		piece += use && to == use->to;
+	}
+	return list;
+}
+
+static json_t *products_json(const Structure *of)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < of->products.count; i++) {
+		const ParamProduct *product = &of->products.at[i];
+		json_array_append_new(list, json_pack("{ss ss ss?}", "node", product->node, "kind",
+		                                      product->kind, "with", product->with));
+	}
+	return list;
+}
+
 // `readers`: of the slot.
 static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
                         const Readers *readers)
 {
 	const Slot *s = &g->slots.at[slot];
-	json_t *why = json_array(), *askers = json_array(), *pieces = json_array(),
-	       *copies = json_array();
+	const Structure *of = eta->structure;
+	json_t *why = json_array(), *askers = json_array(), *copies = json_array();
 	for (int i = 0; i < eta->nwhy; i++)
 		json_array_append_new(why, json_string(eta->why[i]));
 	if (!eta->nparts && eta->demand_by)
 		json_array_append_new(askers, json_string(eta->demand_by));
-	int64_t from = 0;
-	for (int i = 0; i < eta->nparts; from += eta->counts[i++]) {
+	for (int i = 0; i < eta->nparts; i++) {
 		const Eta *part = &eta->parts[i];
-		json_int_t to = (json_int_t)(from + eta->counts[i]);
 		if (part->demand_by)
 			json_array_append_new(askers, json_string(part->demand_by));
 		if (part->nwhy)
@@ -53,10 +98,6 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 			    why, json_string(format(arena, "%lld along axis %d: %s; %s",
 			                            (long long)eta->counts[i], eta->axis,
 			                            part->formula, part->why[part->nwhy - 1])));
-		json_array_append_new(
-		    pieces, json_pack("{si sI sI ss so ss}", "axis", eta->axis, "from",
-		                      (json_int_t)from, "to", to, "role", part->role, "eta",
-		                      number_json(part->eta.value), "formula", part->formula));
 	}
 	SlotHome *home; // the first is its initializer, the others hold copies
 	int homes = slot_homes(g, arena, slot, &home);
@@ -65,8 +106,8 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 		                                        json_text(home[k].initializer), "view",
 		                                        home[k].view));
 	return json_pack(
-	    "{ss so ss so ss so so so ss? so so sb ss? so ss? ss? so ss? so sb so so "
-	    "so}",
+	    "{ss so ss so ss so so so ss? so so sb ss? so ss? ss? so ss? so sb sb so so so sI so "
+	    "si ss? so sb so so}",
 	    "name", s->name, "shape", shape_json(&s->shape), "role", eta->role, "eta",
 	    eta_value(eta, &s->shape), "formula", eta->formula, "slots", shape_json(&eta->slot),
 	    "input_range", number_json(eta->range.value), "demand", number_json(eta->demand.value),
@@ -74,8 +115,12 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 	    "question", eta->question, "tied", others_json(readers), "node",
 	    readers->names.count ? readers->names.at[0] : NULL, "line", readers->line,
 	    "initializer", homes ? json_text(home[0].initializer) : json_null(), "view",
-	    homes ? home[0].view : NULL, "copies", copies, "readout", (int)eta->readout, "fan_in",
-	    axes_json(eta->fan_in), "fan_out", axes_json(eta->fan_out), "pieces", pieces);
+	    homes ? home[0].view : NULL, "copies", copies, "readout", (int)of->readout, "input",
+	    (int)of->input, "fan_in", axes_json(eta->fan_in), "fan_out", axes_json(eta->fan_out),
+	    "contracted", count_json(of->contracted), "groups", (json_int_t)of->groups,
+	    "group_axes", axes_json(of->group_axes), "depth", of->depth, "use", of->use, "heads",
+	    count_json(of->heads), "interleaved", (int)of->interleaved, "pieces",
+	    pieces_json(eta, &s->shape), "products", products_json(of));
 }
 
 // ---- inputs and memory ----------------------------------------------------------------
@@ -204,11 +249,11 @@ Report make_report(Session *session, const char *path)
 	report.graph = g;
 	for (int i = 0; i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
-	report.json =
-	    keep_json(session, json_pack("{so so so so so so so}", "model", json_text(path),
-	                                 "params", params, "unresolved", unresolved, "inputs",
-	                                 inputs_json(session, data, g, &report.scales), "memory",
-	                                 memory_json(session->arena, g, eta), "not_trained",
-	                                 untrained_json(model), "notes", notes));
+	report.json = keep_json(
+	    session, json_pack("{si so so so so so so so}", "schema", REPORT_SCHEMA, "model",
+	                       json_text(path), "params", params, "unresolved", unresolved,
+	                       "inputs", inputs_json(session, data, g, &report.scales), "memory",
+	                       memory_json(session->arena, g, eta), "not_trained",
+	                       untrained_json(model), "notes", notes));
 	return report;
 }

@@ -54,6 +54,31 @@ typedef struct Surd { // (num / den)^(1/4) if exact, else a plain number
 	bool exact;
 	int64_t num, den;
 } Surd;
+typedef struct ParamPiece { // elements [from, to) of an axis
+	int64_t from, to;
+	const char *use; // query key value gate up candidate; NULL: none of these
+	int64_t heads;   // 0: no heads
+} ParamPiece;
+typedef struct ParamProduct {
+	const char *node, *kind; // contraction, look-up, element-wise
+	const char *with;        // the other factor; NULL: none
+} ParamProduct;
+typedef struct Structure {      // how the graph uses a parameter; eta/structure.c
+	const char *use;        // as of a piece; NULL: none, or that of the pieces
+	int64_t heads;          // 0: no heads
+	int axis;               // of the pieces
+	VEC(ParamPiece) pieces; // if its elements along an axis have different uses
+	bool interleaved;       // pieces of one use are not adjacent
+	int64_t groups;         // of a kernel: matrices that it is a stack of; else 1
+	bool group_axes[RANK];  // that count them; an axis may count outputs, too
+	int64_t contracted;     // of a kernel: inputs per output; else 0
+	bool used, input;       // input: no kernel and no table lies between it and an input
+	bool readout; // it makes an output, or what the loss compares, and no kernel reads that
+	int depth;    // kernels on the longest path from an input to it
+	VEC(ParamProduct) products;
+	Ref at; // where a signal meets it last; 0: nowhere
+} Structure;
+
 typedef struct Eta {
 	Surd eta;
 	const char *formula; // "sqrt(2/3072)", "1/2", ...
@@ -65,12 +90,12 @@ typedef struct Eta {
 	int nwhy;
 	bool sure;
 	const char *question;             // for the user, if not sure
-	bool readout;                     // the loss or an output sets the demand on its result
 	bool fan_in[RANK], fan_out[RANK]; // of a kernel: reduced axes; axes of output features
 	int nparts; // > 0: eta differs along an axis: parts[i] is for counts[i] elements of `axis`
 	int axis;
 	const int64_t *counts;
 	const struct Eta *parts;
+	const Structure *structure; // NULL: eta was read from a file
 } Eta;
 
 // eta/override.c: values given by the user

@@ -21,6 +21,35 @@ const char *eta_line(Arena *arena, const char *name, const Eta *eta)
 	              slots.at ? slots.at : "", eta->sure ? "" : " unsure");
 }
 
+const char *structure_line(Arena *arena, const char *name, const Structure *of)
+{
+	Text line = {.arena = arena};
+	say(&line, "%s%s%s depth %d", name, of->input ? " input" : "",
+	    of->readout ? " readout" : "", of->depth);
+	if (of->groups > 1)
+		say(&line, " %lld groups", (long long)of->groups);
+	if (of->use)
+		say(&line, " %s", of->use);
+	if (of->heads)
+		say(&line, " %lld heads", (long long)of->heads);
+	if (of->pieces.count)
+		say(&line, " axis %d%s:", of->axis, of->interleaved ? " interleaved" : "");
+	for (int i = 0; i < of->pieces.count; i++) {
+		const ParamPiece *piece = &of->pieces.at[i];
+		say(&line, " %s[%lld,%lld)", piece->use ? piece->use : "", (long long)piece->from,
+		    (long long)piece->to);
+		if (piece->heads)
+			say(&line, "x%lld", (long long)piece->heads);
+	}
+	for (int i = 0; i < of->products.count; i++) {
+		const ParamProduct *product = &of->products.at[i];
+		say(&line, "; %s %s", product->kind, product->node);
+		if (product->with)
+			say(&line, " with %s", product->with);
+	}
+	return line.at;
+}
+
 // Adds the option in the line `begin`PATTERN=EXPRESSION.
 static void add_override(Arena *arena, const char *text, const char *begin, Overrides *list)
 {

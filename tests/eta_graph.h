@@ -16,5 +16,7 @@ typedef struct EtaGraph {
 
 EtaGraph read_eta_graph(Arena *, const char *path);
 const char *eta_line(Arena *, const char *name, const Eta *); // NAME ROLE FORMULA SLOTS [unsure]
+// Returns NAME [input] [readout] depth D, then what else the structure has.
+const char *structure_line(Arena *, const char *name, const Structure *);
 
 #endif

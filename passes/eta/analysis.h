@@ -83,8 +83,9 @@ typedef struct ScaleAnalysis {
 	Ref *source;         // the value that determines the range
 	const int *branches; // per source: readers of its range that have another source
 	Ref *demand_by;      // the value that sets the demand; 0: unconstrained
-	OutputSlices *
-	    *output_slices; // of a kernel's output, and of the values between it and its slices
+	// Of a kernel's output, and of the values between it and its slices: the slices; only those
+	// that have different demands.
+	OutputSlices **slices_of, **output_slices;
 } ScaleAnalysis;
 
 static inline bool is(const ScaleAnalysis *s, Ref r, Nature n)
@@ -231,6 +232,7 @@ typedef struct ParamSlice { // elements [start, start + count) of an axis of a p
 
 typedef struct ParamSlices {
 	int axis;
+	bool differ;          // in eta
 	VEC(ParamSlice) list; // in order
 } ParamSlices;
 
@@ -245,8 +247,12 @@ void join_embeddings(ScaleAnalysis *);   // Sets the demands on tables that are 
 Inferred *infer_slots(ScaleAnalysis *);  // Returns what is inferred for each slot.
 void assign(Inference *, Ref, Inferred); // Records one use of a variable.
 void propagate(Inference *, Ref, const Val *); // To the operands of a variable.
-// Returns the slices that make up a parameter and differ; NULL if they are the same or incomplete.
+// Returns the slices that make up a parameter; NULL if they are incomplete.
 ParamSlices *param_slices_of(const Inference *, int slot);
+
+// ---- structure.c -------------------------------------------------------------------------
+
+Structure *structures(ScaleAnalysis *, const Inferred *); // by slot
 
 // ---- override.c --------------------------------------------------------------------------
 
@@ -264,6 +270,14 @@ void find_output_slices(ScaleAnalysis *);
 // Finds the axes of a kernel's parameter that are summed over, and those of its output features.
 // False if it is no kernel, or its axes cannot be followed.
 bool fans_of(const ScaleAnalysis *, const Inferred *, bool *in, bool *out);
+// Returns the parameter's axis that is the full last axis of a kernel's output (NULL: of the
+// operand), in order; -1: none is.
+int feature_axis(const ScaleAnalysis *, const Inferred *, const OutputSlices *, int slot);
+// Returns the element of a kernel's last axis that element e along an axis of the parameter is; -1
+// if that cannot be followed.
+int64_t feature_of(const ScaleAnalysis *, const Inferred *, int axis, int64_t e);
+// Sets the axes of a parameter that axis `a` of its operand runs along.
+void add_group_axes(const Inferred *, int a, bool *axes);
 // Returns the shape with one element per row, or in all.
 Shape default_slot(const Shape *full, bool rows);
 // Returns the slices of a parameter whose outputs have different demands; NULL if all are the same.

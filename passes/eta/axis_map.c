@@ -10,6 +10,7 @@ struct AxisMap { // element `axis` of a view is element `at` of its root
 	Vars *vars;
 	int rank; // of the root
 	const Index *axis, *at;
+	bool joined; // the root is one of several that make up the view
 };
 
 AxisMap *axis_map_new(const ScaleAnalysis *s, Ref r)
@@ -28,12 +29,13 @@ AxisMap *axis_map_new(const ScaleAnalysis *s, Ref r)
 AxisMap *axis_map_under(const ScaleAnalysis *s, AxisMap *map, const Val *v, int k)
 {
 	const Shape *shape = &val(s->g, v->in[k])->shape;
-	bool moves =
-	    v->op == O_reshape || v->op == O_permute || v->op == O_slice || v->op == O_expand;
+	bool moves = v->op == O_reshape || v->op == O_permute || v->op == O_slice ||
+	             v->op == O_expand || v->op == O_concat;
 	if (!map || !moves)
 		return prims[v->op].cls == C_map && v->shape.rank == shape->rank ? map : NULL;
 	AxisMap *under = take_copy(s->arena, map, sizeof *map);
 	under->rank = shape->rank;
+	under->joined |= v->op == O_concat;
 	Index *at = NEWS(s->arena, Index, shape->rank);
 	operand_index(map->vars, s->g, v, k, map->at, at, NULL);
 	under->at = at;
@@ -85,39 +87,82 @@ bool fans_of(const ScaleAnalysis *s, const Inferred *inferred, bool *in, bool *o
 
 // ---- slices of a kernel's output --------------------------------------------------------
 
-// Returns the first operand of r that is a signal, of at most two.
-static Ref signal_of(const ScaleAnalysis *s, Ref r)
+enum { SUMMANDS = 4 };
+typedef struct Outputs { // the kernels' outputs whose sum a value is a view of
+	int n;
+	Ref dot[SUMMANDS];
+	AxisMap *map[SUMMANDS]; // from the value
+} Outputs;
+
+// True if the value that the map is from has all elements of the last axis of output r.
+static bool has_features(const ScaleAnalysis *s, const AxisMap *map, Ref r)
+{
+	int64_t low, high;
+	index_range(map->vars, &map->at[map->rank - 1], &low, &high);
+	return low == 0 && high + 1 == last_dim(&val(s->g, r)->shape);
+}
+
+// Finds the outputs under r, below views, slices along other axes, biases and sums. False if it is
+// anything else, or a sum of more.
+static bool outputs_under(const ScaleAnalysis *s, Ref r, AxisMap *map, Outputs *outputs)
 {
 	const Val *v = val(s->g, r);
-	return v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
-}
-
-// Returns the kernel's output that `r` is a view of, with or without a bias; 0 if there is none.
-static Ref output_under(const ScaleAnalysis *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		if (v->op == O_dot)
-			return is(s, v->in[1], VARIABLE) && is(s, v->in[0], SIGNAL) ? r : 0;
-		bool bias = (v->op == O_add || v->op == O_sub) &&
-		            is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
-		if (!bias && v->op != O_reshape && v->op != O_permute && v->op != O_cast)
-			return 0;
-		r = signal_of(s, r);
+	if (v->op == O_dot) {
+		if (!is(s, v->in[1], VARIABLE) || !is(s, v->in[0], SIGNAL) ||
+		    outputs->n == SUMMANDS || !map || !has_features(s, map, r))
+			return false;
+		outputs->map[outputs->n] = map;
+		outputs->dot[outputs->n++] = r;
+		return true;
 	}
+	bool found = v->op == O_reshape || v->op == O_permute || v->op == O_slice ||
+	             v->op == O_cast || v->op == O_add || v->op == O_sub;
+	for (int k = 0; k < v->nin && found; k++)
+		if (is(s, v->in[k], SIGNAL))
+			found = outputs_under(s, v->in[k], axis_map_under(s, map, v, k), outputs);
+	return found;
 }
 
-// Adds slice r of the output. False if it takes others than elements of the last axis, or one that
-// another slice takes.
-static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r)
+// Calls itself for all values between r and the outputs under it.
+static void set_slices(ScaleAnalysis *s, OutputSlices *of, Ref r, OutputSlices *slices)
+{
+	const Val *v = val(s->g, r);
+	slices = v->op == O_dot ? &of[r] : slices;
+	if (s->slices_of[r] || slices->bad)
+		return;
+	s->slices_of[r] = slices;
+	s->output_slices[r] = slices->differ ? slices : NULL;
+	for (int k = 0; k < v->nin && v->op != O_dot; k++)
+		if (is(s, v->in[k], SIGNAL))
+			set_slices(s, of, v->in[k], slices);
+}
+
+// True for a slice along another axis than the output's last.
+static bool takes_all_features(const ScaleAnalysis *s, Ref r, const AxisMap *map)
+{
+	const Val *v = val(s->g, r);
+	int axis = sliced_axis(v, &val(s->g, v->in[0])->shape);
+	return axis >= 0 && steps_along(map, map->rank - 1, axis) == 0;
+}
+
+// True if slices r and o take the same elements of the axis, with the same demand: those of other
+// iterations of a loop.
+static bool is_same_slice(const ScaleAnalysis *s, Ref r, Ref o, int axis)
+{
+	const Val *v = val(s->g, r), *w = val(s->g, o);
+	return v->shape.rank == w->shape.rank && v->shape.dim[axis] == w->shape.dim[axis] &&
+	       v->attr->i[3 * axis] == w->attr->i[3 * axis] &&
+	       surd_same(demand_or_one(s, r), demand_or_one(s, o));
+}
+
+// Adds slice r of the output, which has this map. False if it takes others than elements of the
+// last axis, or one that another slice takes.
+static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r, const AxisMap *map)
 {
 	const Val *v = val(s->g, r);
 	const Shape *full = &val(s->g, v->in[0])->shape;
 	int axis = sliced_axis(v, full), last = val(s->g, slices->dot)->shape.rank - 1;
-	AxisMap *map = axis < 0 ? NULL : axis_map_new(s, v->in[0]);
-	for (Ref x = v->in[0]; x != slices->dot && map; x = signal_of(s, x))
-		map = axis_map_under(s, map, val(s->g, x), val(s->g, x)->in[0] != signal_of(s, x));
-	if (!map)
+	if (axis < 0)
 		return false;
 	int64_t size = last_dim(&val(s->g, slices->dot)->shape),
 	        stride = steps_along(map, last, axis), run = v->shape.dim[axis] * stride,
@@ -127,7 +172,7 @@ static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r)
 	if (!slices->owner)
 		slices->owner = NEWS(s->arena, Ref, size + 1);
 	for (int64_t e = v->attr->i[3 * axis] * stride; run && e < size; e++) {
-		if (slices->owner[e])
+		if (slices->owner[e] && !is_same_slice(s, r, slices->owner[e], axis))
 			return false;
 		slices->owner[e] = r;
 		e += ++n % run ? 0 : gap;
@@ -138,49 +183,74 @@ static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r)
 void find_output_slices(ScaleAnalysis *s)
 {
 	OutputSlices *of = NEWS(s->arena, OutputSlices, s->g->nval);
-	Ref *cut = NEWS(s->arena, Ref, s->g->nval); // by slice: the output; 0: none
+	Ref *cut = NEWS(s->arena, Ref, s->g->nval); // by slice: the first output; 0: none
 	for (Ref r = 1; r < (Ref)s->g->nval && known(s, F_output_slices); r++) {
 		const Val *v = val(s->g, r);
-		Ref dot = v->op == O_slice && s->live[r] && is(s, r, SIGNAL)
-		              ? output_under(s, v->in[0])
-		              : 0;
-		OutputSlices *slices = &of[dot];
-		if (!dot)
+		Outputs outputs = {0};
+		if (v->op != O_slice || !s->live[r] || !is(s, r, SIGNAL) ||
+		    !outputs_under(s, v->in[0], axis_map_new(s, v->in[0]), &outputs))
 			continue;
-		cut[r] = dot;
-		slices->first = slices->dot ? slices->first : r;
-		slices->dot = dot;
-		slices->bad |= !add_slice(s, slices, r);
-		slices->differ |= !surd_same(demand_or_one(s, r), demand_or_one(s, slices->first));
-	}
-	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
-		OutputSlices *slices = &of[cut[r]];
-		for (Ref x = r; slices->differ && !slices->bad && !s->output_slices[x];) {
-			s->output_slices[x] = slices; // and at the values between
-			x = x == slices->dot ? x : signal_of(s, x);
+		for (int k = 0; k < outputs.n; k++) {
+			if (takes_all_features(s, r, outputs.map[k]))
+				continue;
+			OutputSlices *slices = &of[outputs.dot[k]];
+			cut[r] = outputs.dot[k];
+			slices->first = slices->dot ? slices->first : r;
+			slices->dot = outputs.dot[k];
+			slices->bad |= !add_slice(s, slices, r, outputs.map[k]);
+			slices->differ |=
+			    !surd_same(demand_or_one(s, r), demand_or_one(s, slices->first));
 		}
 	}
+	for (Ref r = 1; r < (Ref)s->g->nval; r++)
+		if (cut[r] && !of[cut[r]].bad)
+			set_slices(s, of, r, &of[cut[r]]);
 }
 
 // ---- slices of a parameter --------------------------------------------------------------
 
+int feature_axis(const ScaleAnalysis *s, const Inferred *inferred, const OutputSlices *output,
+                 int slot)
+{
+	const Shape *shape = &s->g->slots.at[slot].shape;
+	const AxisMap *map = inferred->map;
+	const Shape *operand = &val(s->g, inferred->operand)->shape;
+	int last = operand->rank - 1, axis = 0;
+	int64_t size = last_dim(output ? &val(s->g, output->dot)->shape : operand);
+	if (!map || map->joined || last < 0 || operand->dim[last] != size)
+		return -1;
+	while (axis < map->rank && steps_along(map, axis, last) != 1)
+		axis++;
+	bool full = axis < map->rank && is_along(map, last, axis) && shape->dim[axis] == size;
+	return full ? axis : -1;
+}
+
+int64_t feature_of(const ScaleAnalysis *s, const Inferred *inferred, int axis, int64_t e)
+{
+	const AxisMap *map = inferred->map;
+	const Shape *operand = &val(s->g, inferred->operand)->shape;
+	int64_t low, high;
+	if (!map || !operand->rank || steps_along(map, axis, operand->rank - 1) != 1)
+		return -1;
+	index_range(map->vars, &map->at[axis], &low, &high);
+	bool in = e >= low && e <= high && high - low + 1 == last_dim(operand);
+	return in ? e - low : -1;
+}
+
+void add_group_axes(const Inferred *inferred, int a, bool *axes)
+{
+	const AxisMap *map = inferred->map;
+	for (int b = 0; map && b < map->rank; b++)
+		axes[b] |= steps_along(map, b, a) != 0;
+}
+
 ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
 	const OutputSlices *output = inferred->output_slices;
-	const Shape *shape = &s->g->slots.at[slot].shape;
-	const AxisMap *map = inferred->map;
-	if (!output || !map)
+	int axis = output ? feature_axis(s, inferred, output, slot) : -1;
+	if (axis < 0)
 		return NULL;
-	// The parameter's axis must be the full last axis of the output, in order.
-	const Shape *operand = &val(s->g, inferred->operand)->shape;
-	int last = operand->rank - 1, axis = 0;
-	int64_t size = last_dim(&val(s->g, output->dot)->shape);
-	if (last < 0 || operand->dim[last] != size)
-		return NULL;
-	while (axis < map->rank && steps_along(map, axis, last) != 1)
-		axis++;
-	if (axis == map->rank || !is_along(map, last, axis) || shape->dim[axis] != size)
-		return NULL;
+	int64_t size = s->g->slots.at[slot].shape.dim[axis];
 	ParamSlices *slices = NEW(s->arena, ParamSlices);
 	slices->axis = axis;
 	for (int64_t e = 0, n = 0; e < size; e++) {

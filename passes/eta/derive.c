@@ -226,7 +226,6 @@ ParamSlices *param_slices_of(const Inference *p, int slot)
 	ParamSlices *slices = p->param_slices[slot];
 	if (!slices || slices->axis < 0)
 		return NULL;
-	bool differ = false;
 	int64_t end = 0;
 	qsort(slices->list.at, (size_t)slices->list.count, sizeof *slices->list.at, earlier_first);
 	for (int k = 0; k < slices->list.count; k++) {
@@ -234,9 +233,9 @@ ParamSlices *param_slices_of(const Inference *p, int slot)
 		if (slice->start != end)
 			return NULL;
 		end += slice->count;
-		differ |= !surd_same(slice->inferred.eta, slices->list.at[0].inferred.eta);
+		slices->differ |= !surd_same(slice->inferred.eta, slices->list.at[0].inferred.eta);
 	}
-	return differ && end == p->s->g->slots.at[slot].shape.dim[slices->axis] ? slices : NULL;
+	return end == p->s->g->slots.at[slot].shape.dim[slices->axis] ? slices : NULL;
 }
 
 void propagate(Inference *p, Ref r, const Val *v)

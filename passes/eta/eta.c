@@ -46,8 +46,9 @@ static void explain(const ScaleAnalysis *s, const Inferred *inferred, Eta *eta)
 
 static void split_eta(const ScaleAnalysis *s, const Inferred *inferred, int slot, Eta *eta)
 {
-	const ParamSlices *slices =
-	    inferred->param_slices ? inferred->param_slices : output_slices_of(s, inferred, slot);
+	const ParamSlices *slices = inferred->param_slices && inferred->param_slices->differ
+	                                ? inferred->param_slices
+	                                : output_slices_of(s, inferred, slot);
 	if (!slices)
 		return;
 	int n = slices->list.count;
@@ -86,7 +87,6 @@ static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 	           .role = used ? inferred->role : "unknown",
 	           .range = used ? inferred->range : surd_one,
 	           .demand = used ? inferred->demand : surd_one,
-	           .readout = inferred->readout,
 	           .sure = !doubt && !scale,
 	           .question = doubt && scale ? format(s->arena, "%s %s", doubt, scale)
 	                       : doubt        ? doubt
@@ -149,6 +149,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.guess = NEWS(arena, Ref, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
 	s.demand_by = NEWS(arena, Ref, g->nval);
+	s.slices_of = NEWS(arena, OutputSlices *, g->nval);
 	s.output_slices = NEWS(arena, OutputSlices *, g->nval);
 	s.data_product = NEWS(arena, Ref, g->slots.count + 1);
 	s.lookups = NEWS(arena, bool, g->slots.count + 1);
@@ -162,10 +163,14 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	join_embeddings(&s);
 	propagate_ranges(&s);
 	const Inferred *inferred = infer_slots(&s);
+	const Structure *structure = structures(&s, inferred);
 	Eta *eta = NEWS(arena, Eta, g->slots.count + 1);
-	for (int i = 0; i < g->slots.count; i++)
-		if (g->slots.at[i].kind == S_param)
-			eta[i] = eta_of(&s, i, &inferred[i]);
+	for (int i = 0; i < g->slots.count; i++) {
+		if (g->slots.at[i].kind != S_param)
+			continue;
+		eta[i] = eta_of(&s, i, &inferred[i]);
+		eta[i].structure = &structure[i];
+	}
 	apply_etas(arena, g, eta, &options->eta);
 	apply_slots(arena, g, eta, &options->slots);
 	if (scales)

@@ -273,7 +273,8 @@ Inferred *infer_slots(ScaleAnalysis *s)
 	}
 	for (int i = 0; i < g->slots.count; i++) {
 		by_slot[i].param_slices = param_slices_of(&p, i);
-		if (by_slot[i].param_slices) // different uses of different slices agree
+		if (by_slot[i].param_slices &&
+		    by_slot[i].param_slices->differ) // different uses of different slices agree
 			by_slot[i].question = by_slot[i].param_slices->list.at[0].inferred.question;
 	}
 	return by_slot;
