@@ -1,5 +1,21 @@
 // eta.c: implements amosc eta: reports the expected scale of every parameter, with the reasons.
 #include "report.h"
+#include <string.h>
+
+// Fails if there is no such target, or it has no use for an option.
+static void check_target(Session *session, const char *target)
+{
+	static const OptionName unused[] = {OPT_json, OPT_format, OPT_check};
+	if (!target || is_policy(target))
+		return;
+	if (strcmp(target, "jax") && strcmp(target, "torch"))
+		fail_status(STATUS_USAGE, "--for", "expected %s, jax or torch, found '%s'",
+		            policy_names(session->arena), target);
+	for (int i = 0; i < COUNT(unused); i++)
+		if (chosen(session, unused[i]))
+			bad_usage(session, format(session->arena, "--for %s does nothing with --%s",
+			                          target, long_name(session->arena, unused[i])));
+}
 
 void verb_eta(Session *session)
 {
@@ -13,24 +29,32 @@ void verb_eta(Session *session)
 		bad_usage(session, "--diff: expected two models or reports");
 	if (session->other && !diff)
 		bad_usage(session, "expected one model, or two with --diff");
+	const char *target = choice(session, OPT_for, NULL),
+	           *base_path = choice(session, OPT_base, NULL);
+	check_target(session, target);
 	if (chosen(session, OPT_check)) {
 		check_eta(session);
 		return;
 	}
 	Report report = make_report(session, session->path);
-	const char *language = choice(session, OPT_for, NULL);
+	const char *wanted = choice(session, OPT_format, "text");
 	if (diff) {
 		Report other = make_report(session, session->other);
 		int count = print_differences(session, &report, &other);
 		if (count)
 			fail(NULL, "%d %s", count,
 			     count == 1 ? "parameter differs" : "parameters differ");
+	} else if (target && is_policy(target)) {
+		Report base;
+		if (base_path)
+			base = make_report(session, base_path);
+		print_policy(session,
+		             make_policy(session, target, &report, base_path ? &base : NULL));
+	} else if (target) {
+		print_code(session, &report, target);
 	} else if (chosen(session, OPT_json)) {
 		print_json(json_incref(report.json));
-	} else if (language) {
-		print_code(session, &report, language);
 	} else {
-		const char *wanted = choice(session, OPT_format, "text");
 		int format = FIND(wanted, formats);
 		if (format < 0)
 			fail_status(STATUS_USAGE, "--format",

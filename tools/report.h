@@ -51,6 +51,15 @@ void print_html(Session *, const Report *);
 
 void print_code(Session *, const Report *, const char *language); // jax or torch
 
+// ---- report_policy.c: targets of --for that are optimizers ---------------------------------
+
+bool is_policy(const char *name);
+const char *policy_names(Arena *); // "muon, mup, .."
+// Returns how the target treats each parameter, owned by the session. `base`: NULL, or the report
+// of the same network in another width.
+json_t *make_policy(Session *, const char *name, const Report *, const Report *base);
+void print_policy(Session *, const json_t *policy);
+
 // ---- report_diff.c --------------------------------------------------------------------
 
 int print_differences(Session *, const Report *, const Report *); // returns their number

@@ -177,8 +177,6 @@ void print_code(Session *session, const Report *report, const char *language)
 	const char *model = text_at(report->json, "model");
 	bool jax = !strcmp(language, "jax");
 	size_t i;
-	if (!jax && strcmp(language, "torch"))
-		fail_status(STATUS_USAGE, "--for", "expected jax or torch, found '%s'", language);
 	printf("# Eta and slots of %s, inferred by amosc.\n", model);
 	if (jax) {
 		printf(

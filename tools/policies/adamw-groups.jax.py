@@ -1,0 +1,18 @@
+import jax
+
+POLICY = {}
+
+
+def policy_of(path):
+    """Returns the policy of the leaf at a path of a tree, whose keys join to a name of POLICY with '.' or '/' between."""
+    keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path]
+    for between in "./":
+        if between.join(keys) in POLICY:
+            return POLICY[between.join(keys)]
+    raise KeyError(".".join(keys))
+
+
+def decay_mask(params, tables=False):
+    """Returns the mask of optax.adamw: true for kernels, and for tables if asked."""
+    groups = ("decay", "table") if tables else ("decay",)
+    return jax.tree_util.tree_map_with_path(lambda path, _: policy_of(path)["group"] in groups, params)
