@@ -207,8 +207,8 @@ AMOS_API int amos_restore(struct amos *m, const void *from, int64_t bytes);
 /* Writes the model's ONNX file with these weights, which appears when it is complete: the bytes
  * that `amosc export` writes. It is for inference: Dropout and BatchNormalization leave training
  * mode. External data go to a second file, PATH.data, or if that exists PATH.2.data.
- * AMOS_USAGE: compiled without the file. AMOS_INPUT: parameters that share memory in the file and
- * cannot have values of their own there differ. */
+ * AMOS_USAGE: compiled without the file, by --no-export or --update-only. AMOS_INPUT: the file
+ * cannot hold the weights, such as parameters that differ but are one constant of a function. */
 AMOS_API int amos_export_onnx(const struct amos *m, const char *path);
 /* The same in memory; external data become part of the model, which has at most 2 GB.
  * amos_onnx_bytes() is the number of bytes that amos_store_onnx() writes; 0: it would fail. */

@@ -513,8 +513,8 @@ static void pass_recompute(Program *p)
 static const struct amos_template *file_of(const Program *p)
 {
 	const Graph *g = program_graph(p);
-	if (!p->weights || !p->model || chosen(p->session, OPT_no_export) ||
-	    target_writes_text(p->target[0]))
+	if (!p->weights || !p->model || p->update_only || chosen(p->session, OPT_no_export) ||
+	    chosen(p->session, OPT_freestanding) || target_writes_text(p->target[0]))
 		return NULL;
 	const struct amos_template *t = model_template(p->model, work_arena(p->session), false);
 	for (int64_t i = 0; i < t->nviews; i++) {

@@ -16,9 +16,10 @@ static struct amos_weights weights_of(const struct amos *m)
 
 static int no_file(const struct amos *m)
 {
-	return amos_fail(
-	    AMOS_USAGE, "%s: compiled without the model's file" HELP "build it without --no-export",
-	    m->model->name);
+	return amos_fail(AMOS_USAGE,
+	                 "%s: compiled without the model's file" HELP
+	                 "build it without --no-export or --update-only",
+	                 m->model->name);
 }
 
 static int64_t bytes_of(const struct amos_weights *w)
