@@ -5,7 +5,13 @@
 // Fails if there is no such target, or it has no use for an option.
 static void check_target(Session *session, const char *target)
 {
-	static const OptionName unused[] = {OPT_json, OPT_format, OPT_check};
+	static const OptionName unused[] = {OPT_json, OPT_format};
+	bool check = chosen(session, OPT_check), widths = check && target && !strcmp(target, "mup");
+	if (check && !widths && chosen(session, OPT_format))
+		bad_usage(session, "--format does nothing with --check");
+	if (check && target && !widths)
+		bad_usage(session,
+		          format(session->arena, "--check does nothing with --for %s", target));
 	if (!target || is_policy(target))
 		return;
 	if (strcmp(target, "jax") && strcmp(target, "torch"))
@@ -33,7 +39,7 @@ void verb_eta(Session *session)
 	           *base_path = choice(session, OPT_base, NULL);
 	check_target(session, target);
 	if (chosen(session, OPT_check)) {
-		check_eta(session);
+		(target ? check_widths : check_eta)(session);
 		return;
 	}
 	Report report = make_report(session, session->path);

@@ -110,56 +110,7 @@ static void place_probes(Check *c)
 		fail(g->name, "no value depends on data and on parameters: nothing to check");
 }
 
-// ---- draws ----------------------------------------------------------------------------
-
-typedef struct Draw {
-	uint64_t seed, step, site, position;
-} Draw;
-
-static double uniform(Draw *d)
-{
-	return random_uniform(d->seed, d->step, d->site, d->position++);
-}
-
-static double normal(Draw *d)
-{
-	double radius = sqrt(-2 * log(1 - uniform(d)));
-	return radius * cos(2 * M_PI * uniform(d));
-}
-
-// Draws normal elements with their eta as standard deviation; factors are equal to their eta.
-static void draw_parameter(const Slot *s, const Eta *eta, Draw *d, float *to)
-{
-	bool factor = !strcmp(eta->role, "norm_scale") || !strcmp(eta->role, "scale");
-	int64_t inner = 1; // elements per index of the axis along which eta varies
-	for (int a = s->shape.rank - 1; eta->nparts && a > eta->axis; a--)
-		inner *= s->shape.dim[a];
-	for (int64_t i = 0; i < count_of(&s->shape); i++) {
-		const Eta *own = eta->nparts ? eta->parts : eta;
-		int64_t at = eta->nparts ? i / inner % s->shape.dim[eta->axis] : 0;
-		for (int part = 0; eta->nparts && at >= eta->counts[part]; part++, own++)
-			at -= eta->counts[part];
-		to[i] = (float)(own->eta.value * (factor ? 1 : normal(d)));
-	}
-}
-
-// Draws normal floats and any valid indices; other integers are ones, as in masks.
-static void draw_input(const Check *c, int slot, Draw *d, void *to)
-{
-	Arena *arena = arena_new();
-	const Slot *s = &c->g->slots.at[slot];
-	Ref r = slot_ref(c->g, slot);
-	double range = r ? c->scales->range[r].value : 1;
-	int64_t count = count_of(&s->shape);
-	Array x = {.type = s->type, .shape = s->shape, .i = NEWS(arena, int64_t, count)};
-	for (int64_t i = 0; i < count; i++)
-		if (is_float(s->type))
-			x.f[i] = range * normal(d);
-		else
-			x.i[i] = s->limit ? (int64_t)(uniform(d) * (double)s->limit) : 1;
-	array_to(&x, to);
-	arena_free(arena);
-}
+// ---- measurement --------------------------------------------------------------------------
 
 static void measure(Check *c, struct amos_data *data)
 {
@@ -177,7 +128,7 @@ static void measure(Check *c, struct amos_data *data)
 			if (s->kind == S_param)
 				draw_parameter(s, &c->eta[i], &d, amos_slot_bytes(open, i));
 			else if (s->kind == S_input && !data)
-				draw_input(c, i, &d, amos_slot_bytes(open, i));
+				draw_input(c->g, c->scales, i, &d, amos_slot_bytes(open, i));
 		}
 		if (data)
 			need_done(amos_data_eval(data, open, 0, data->batch));

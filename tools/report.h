@@ -60,6 +60,10 @@ const char *policy_names(Arena *); // "muon, mup, .."
 json_t *make_policy(Session *, const char *name, const Report *, const Report *base);
 void print_policy(Session *, const json_t *policy);
 
+// ---- width_check.c: amosc eta --for mup --check ----------------------------------------------
+
+void check_widths(Session *);
+
 // ---- report_diff.c --------------------------------------------------------------------
 
 int print_differences(Session *, const Report *, const Report *); // returns their number

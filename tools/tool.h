@@ -41,6 +41,17 @@ void check_peers(Session *); // fails with STATUS_USAGE if --peer names another 
 // Runs the peers that --peer names on the batch in the inputs of the open model.
 Peers run_peers(Session *, const Graph *, const struct amos *);
 
+// ---- draw.c: what checks compute on -------------------------------------------------------
+
+typedef struct Draw {
+	uint64_t seed, step, site, position;
+} Draw;
+// Draws normal elements with their eta as standard deviation; factors are equal to their eta.
+void draw_parameter(const Slot *, const Eta *, Draw *, float *to);
+// Draws normal floats of the input's range (`scales` NULL: 1) and any valid indices; other integers
+// are ones, as in masks.
+void draw_input(const Graph *, const Scales *, int slot, Draw *, void *to);
+
 // ---- eta_check.c: amosc eta --check ---------------------------------------------------
 
 void check_eta(Session *);

@@ -1,4 +1,4 @@
-"""make.py: how the files beside it were made: seven networks in several widths as ONNX files (exports.tar.xz), and the
+"""make.py: how the files beside it were made: eight networks in several widths as ONNX files (exports.tar.xz), and the
 multipliers that microsoft/mup gives their parameters (multipliers.json).
     pip install torch==2.13.0 onnx onnxscript mup==1.0.0 pyyaml && python3 make.py
 Weights are cut off into zeros.bin, which is not kept: nothing reads them, and the tests put a file of zeros in its place."""
@@ -41,15 +41,15 @@ class Resnet(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-class GptBlock(nn.Module):
-    def __init__(self, w, heads):
+class Block(nn.Module):
+    def __init__(self, w, heads, causal):
         super().__init__()
-        self.heads, self.ln1, self.ln2 = heads, nn.LayerNorm(w), nn.LayerNorm(w)
+        self.causal, self.heads, self.ln1, self.ln2 = causal, heads, nn.LayerNorm(w), nn.LayerNorm(w)
         self.qkv, self.proj, self.fc, self.out = nn.Linear(w, 3 * w), nn.Linear(w, w), nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
 
     def forward(self, x):
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.ln1(x)).chunk(3, -1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).flatten(2)
         x = x + self.proj(y)
         return x + self.out(F.gelu(self.fc(self.ln2(x))))
 
@@ -58,7 +58,7 @@ class Gpt(nn.Module):
     def __init__(self, w, readout, tied):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(40, w), nn.Embedding(8, w)
-        self.blocks, self.ln = nn.ModuleList(GptBlock(w, 4) for _ in range(2)), nn.LayerNorm(w)
+        self.blocks, self.ln = nn.ModuleList(Block(w, 4, True) for _ in range(2)), nn.LayerNorm(w)
         self.head = tied(self.tokens.weight, bias=False) if tied else readout(w, 40, bias=False)
 
     def forward(self, ids):
@@ -93,7 +93,7 @@ class Vit(nn.Module):
         super().__init__()
         self.patch, self.token = nn.Conv2d(3, w, 4, 4), nn.Parameter(torch.randn(1, 1, w))
         self.positions = nn.Parameter(torch.randn(1, 5, w))
-        self.block, self.ln, self.head = GptBlock(w, 4), nn.LayerNorm(w), readout(w, 10)
+        self.block, self.ln, self.head = Block(w, 4, False), nn.LayerNorm(w), readout(w, 10)
 
     def forward(self, image):
         x = self.patch(image).flatten(2).transpose(1, 2)
