@@ -12,6 +12,11 @@ static void check_target(Session *session, const char *target)
 	if (check && target && !widths)
 		bad_usage(session,
 		          format(session->arena, "--check does nothing with --for %s", target));
+	int bases = 0;
+	for (int i = 0; i < session->choices.count; i++)
+		bases += session->choices.at[i].option == OPT_base;
+	if (bases > 1 && !check)
+		bad_usage(session, "--base: expected one model, or several with --check");
 	if (!target || is_policy(target))
 		return;
 	if (strcmp(target, "jax") && strcmp(target, "torch"))

@@ -15,13 +15,23 @@ extern const int policy_npages;
 
 // ---- a parameter of a report ----------------------------------------------------------
 
-static const json_t *key(const json_t *row, const char *name)
+// Fails if a row of a report lacks what policies follow from: an earlier version wrote it.
+static void check_row(const json_t *row)
 {
-	const json_t *value = json_object_get(row, name);
-	if (!value)
+	static const char *const keys[] = {"shape", "fan_in",  "fan_out", "groups", "group_axes",
+	                                   "input", "readout", "use",     "heads",  "pieces"};
+	static const char *const piece_keys[] = {"axis", "from", "to", "use", "heads"};
+	const char *missing = NULL;
+	size_t i;
+	json_t *piece;
+	for (int k = 0; k < COUNT(keys) && !missing; k++)
+		missing = json_object_get(row, keys[k]) ? NULL : keys[k];
+	json_array_foreach (json_object_get(row, "pieces"), i, piece)
+		for (int k = 0; k < COUNT(piece_keys) && !missing; k++)
+			missing = json_object_get(piece, piece_keys[k]) ? NULL : piece_keys[k];
+	if (missing)
 		fail(text_at(row, "name"),
-		     "the report lacks '%s'" HELP "write it again with amosc eta --json", name);
-	return value;
+		     "the report lacks '%s'" HELP "write it again with amosc eta --json", missing);
 }
 
 static int64_t integer_at(const json_t *list, size_t i)
@@ -57,9 +67,10 @@ typedef struct Stack {                // the matrices of a kernel
 
 static Stack stack_of(const json_t *row)
 {
-	const json_t *shape = key(row, "shape"), *in = key(row, "fan_in"),
-	             *group_axes = key(row, "group_axes");
-	Stack s = {.count = (int64_t)json_integer_value(key(row, "groups")), .columns = 1};
+	const json_t *shape = json_object_get(row, "shape"), *in = json_object_get(row, "fan_in"),
+	             *group_axes = json_object_get(row, "group_axes");
+	Stack s = {.count = (int64_t)json_integer_value(json_object_get(row, "groups")),
+	           .columns = 1};
 	for (size_t i = 0; i < json_array_size(in); i++) {
 		s.columns *= integer_at(shape, (size_t)integer_at(in, i));
 		s.split |= has_integer(group_axes, integer_at(in, i));
@@ -75,14 +86,16 @@ static Stack stack_of(const json_t *row)
 static const char *no_matrix(const json_t *row)
 {
 	Stack s = stack_of(row);
-	bool axes = json_array_size(key(row, "fan_in")) && json_array_size(key(row, "fan_out"));
+	bool axes = json_array_size(json_object_get(row, "fan_in")) &&
+	            json_array_size(json_object_get(row, "fan_out"));
 	if (has_role(row, "embedding"))
-		return json_is_true(key(row, "readout")) ? "table, tied to the readout" : "table";
+		return json_is_true(json_object_get(row, "readout")) ? "table, tied to the readout"
+		                                                     : "table";
 	if (!has_role(row, "kernel"))
 		return text_at(row, "role");
-	if (json_is_true(key(row, "readout")))
+	if (json_is_true(json_object_get(row, "readout")))
 		return "readout";
-	if (json_is_true(key(row, "input")))
+	if (json_is_true(json_object_get(row, "input")))
 		return "reads an input";
 	if (!axes)
 		return "a kernel whose axes cannot be followed";
@@ -97,8 +110,9 @@ static const char *no_matrix(const json_t *row)
 static json_t *matrix_order(const json_t *row)
 {
 	json_t *order = json_array();
-	const json_t *in = key(row, "fan_in"), *groups = key(row, "group_axes");
-	int rank = (int)json_array_size(key(row, "shape"));
+	const json_t *in = json_object_get(row, "fan_in"),
+	             *groups = json_object_get(row, "group_axes");
+	int rank = (int)json_array_size(json_object_get(row, "shape"));
 	for (int part = 0; part < 3; part++)
 		for (int a = 0; a < rank; a++)
 			if (part == (has_integer(in, a) ? 2 : has_integer(groups, a) ? 0 : 1))
@@ -123,66 +137,73 @@ static double mean_square(Arena *arena, const json_t *row, int64_t axis, int64_t
 	return sum / (double)(to - from);
 }
 
-// Adds the matrix of piece i, with all others of the same use that have heads: heads of one matrix
-// need not be adjacent.
-static void add_matrix(Arena *arena, json_t *list, const json_t *row, size_t i, Stack all,
-                       AddFactors *add)
+// Adds a matrix of these ranges of an axis, whose elements' squared eta sum up to `squares`.
+static void put_matrix(json_t *list, const json_t *row, const char *use, int64_t axis,
+                       json_t *ranges, Stack s, double squares, AddFactors *add)
 {
-	const json_t *pieces = key(row, "pieces"), *first = json_array_get(pieces, i);
-	const char *use = text_at(first, "use");
+	json_t *matrix =
+	    json_pack("{ss? sI so sI sI sI so}", "use", *use ? use : NULL, "axis", (json_int_t)axis,
+	              "ranges", ranges, "count", (json_int_t)s.count, "rows", (json_int_t)s.rows,
+	              "columns", (json_int_t)s.columns, "order", matrix_order(row));
+	add(matrix, &s, squares);
+	json_array_append_new(list, matrix);
+}
+
+// True if two pieces are heads of one matrix, which need not be adjacent.
+static bool are_joined(const json_t *one, const json_t *other)
+{
+	return json_is_integer(json_object_get(one, "heads")) &&
+	       json_is_integer(json_object_get(other, "heads")) &&
+	       !strcmp(text_at(one, "use"), text_at(other, "use"));
+}
+
+// Adds the matrix of piece i and of those after it that are joined to it, unless one before is.
+static void add_piece(Arena *arena, json_t *list, const json_t *row, size_t i, Stack s,
+                      AddFactors *add)
+{
+	const json_t *pieces = json_object_get(row, "pieces"), *first = json_array_get(pieces, i);
 	int64_t axis = (int64_t)json_integer_value(json_object_get(first, "axis")), size = 0;
-	json_t *ranges = json_array();
-	double squares = 0;
-	for (size_t k = 0; k < json_array_size(pieces); k++) {
-		const json_t *piece = json_array_get(pieces, k);
-		bool joined = json_is_integer(json_object_get(piece, "heads")) && *use &&
-		              !strcmp(text_at(piece, "use"), use);
-		if (k != i && (!joined || !json_is_integer(json_object_get(first, "heads"))))
-			continue;
-		if (k < i) { // added with that one
-			json_decref(ranges);
+	int64_t full = integer_at(json_object_get(row, "shape"), (size_t)axis);
+	double squares = 0,
+	       others = (double)product_of(json_object_get(row, "shape")) / (double)full;
+	for (size_t k = 0; k < i; k++)
+		if (are_joined(first, json_array_get(pieces, k)))
 			return;
-		}
+	json_t *ranges = json_array();
+	for (size_t k = i; k < json_array_size(pieces); k++) {
+		const json_t *piece = json_array_get(pieces, k);
 		json_int_t from = json_integer_value(json_object_get(piece, "from")),
 		           to = json_integer_value(json_object_get(piece, "to"));
+		if (k > i && !are_joined(first, piece))
+			continue;
 		json_array_append_new(ranges, json_pack("[II]", from, to));
-		squares += (double)(to - from) * mean_square(arena, row, axis, from, to);
+		squares += others * (double)(to - from) * mean_square(arena, row, axis, from, to);
 		size += to - from;
 	}
-	int64_t full = integer_at(key(row, "shape"), (size_t)axis);
-	Stack own = all;
-	own.rows = all.rows * size / full;
-	json_t *matrix = json_pack("{ss? sI so sI sI sI so}", "use", *use ? use : NULL, "axis",
-	                           (json_int_t)axis, "ranges", ranges, "count",
-	                           (json_int_t)own.count, "rows", (json_int_t)own.rows, "columns",
-	                           (json_int_t)own.columns, "order", matrix_order(row));
-	add(matrix, &own, squares / (double)full * (double)product_of(key(row, "shape")));
-	json_array_append_new(list, matrix);
+	s.rows = s.rows * size / full;
+	put_matrix(list, row, text_at(first, "use"), axis, ranges, s, squares, add);
 }
 
 // Returns the matrices of a kernel: its pieces, or all of it.
 static json_t *matrices_of(Arena *arena, const json_t *row, AddFactors *add)
 {
 	json_t *list = json_array();
-	const json_t *pieces = key(row, "pieces"), *out = key(row, "fan_out");
-	Stack all = stack_of(row);
+	const json_t *pieces = json_object_get(row, "pieces"),
+	             *shape = json_object_get(row, "shape");
 	int64_t axis =
-	    (int64_t)json_integer_value(json_object_get(json_array_get(pieces, 0), "axis"));
-	bool apart =
-	    !has_integer(key(row, "fan_in"), axis) && !has_integer(key(row, "group_axes"), axis);
+	    json_array_size(pieces)
+	        ? (int64_t)json_integer_value(json_object_get(json_array_get(pieces, 0), "axis"))
+	        : -1;
+	bool apart = !has_integer(json_object_get(row, "fan_in"), axis) &&
+	             !has_integer(json_object_get(row, "group_axes"), axis);
 	for (size_t i = 0; i < json_array_size(pieces) && apart; i++)
-		add_matrix(arena, list, row, i, all, add);
+		add_piece(arena, list, row, i, stack_of(row), add);
 	if (json_array_size(list))
 		return list;
-	int64_t first = integer_at(out, 0), size = integer_at(key(row, "shape"), (size_t)first);
-	const char *use = text_at(row, "use");
-	json_t *matrix = json_pack("{ss? sI s[[iI]] sI sI sI so}", "use", *use ? use : NULL, "axis",
-	                           (json_int_t)first, "ranges", 0, (json_int_t)size, "count",
-	                           (json_int_t)all.count, "rows", (json_int_t)all.rows, "columns",
-	                           (json_int_t)all.columns, "order", matrix_order(row));
-	double n = (double)product_of(key(row, "shape"));
-	add(matrix, &all, n * mean_square(arena, row, -1, 0, 1));
-	json_array_append_new(list, matrix);
+	axis = integer_at(json_object_get(row, "fan_out"), 0);
+	json_t *all = json_pack("[[iI]]", 0, (json_int_t)integer_at(shape, (size_t)axis));
+	double squares = (double)product_of(shape) * mean_square(arena, row, -1, 0, 1);
+	put_matrix(list, row, text_at(row, "use"), axis, all, stack_of(row), squares, add);
 	return list;
 }
 
@@ -244,16 +265,17 @@ typedef struct Widths { // ratios to the base model; without one, sizes. 1: not 
 static double ratio(const json_t *row, const json_t *base, const json_t *axes, size_t i)
 {
 	size_t axis = axes ? (size_t)integer_at(axes, i) : i;
-	return (double)integer_at(key(row, "shape"), axis) /
-	       (double)integer_at(key(base, "shape"), axis);
+	return (double)integer_at(json_object_get(row, "shape"), axis) /
+	       (double)integer_at(json_object_get(base, "shape"), axis);
 }
 
 // The axes that differ from the base model's are widths.
 static Widths base_widths(const json_t *row, const json_t *base)
 {
 	Widths w = {1, 1, 1};
-	const json_t *in = key(row, "fan_in"), *out = key(row, "fan_out");
-	if (json_array_size(key(row, "shape")) != json_array_size(key(base, "shape")))
+	const json_t *in = json_object_get(row, "fan_in"), *out = json_object_get(row, "fan_out");
+	if (json_array_size(json_object_get(row, "shape")) !=
+	    json_array_size(json_object_get(base, "shape")))
 		fail(text_at(row, "name"), "the base model has it in another rank" HELP
 		                           "expected the same network in another width");
 	for (size_t i = 0; i < json_array_size(in); i++)
@@ -261,7 +283,7 @@ static Widths base_widths(const json_t *row, const json_t *base)
 	for (size_t i = 0; i < json_array_size(out); i++)
 		if (!has_integer(in, integer_at(out, i)))
 			w.out *= ratio(row, base, out, i);
-	for (size_t a = 0; a < json_array_size(key(row, "shape")); a++)
+	for (size_t a = 0; a < json_array_size(json_object_get(row, "shape")); a++)
 		if (ratio(row, base, NULL, a) != 1)
 			w.features = ratio(row, base, NULL, a);
 	return w;
@@ -270,9 +292,10 @@ static Widths base_widths(const json_t *row, const json_t *base)
 // Without a base model, the role says which sizes are widths.
 static Widths role_widths(const json_t *row)
 {
-	const json_t *shape = key(row, "shape");
+	const json_t *shape = json_object_get(row, "shape");
 	Stack s = stack_of(row);
-	bool input = json_is_true(key(row, "input")), readout = json_is_true(key(row, "readout")),
+	bool input = json_is_true(json_object_get(row, "input")),
+	     readout = json_is_true(json_object_get(row, "readout")),
 	     stack = s.count > 1 && s.rows < 2;
 	size_t rank = json_array_size(shape);
 	double last = rank ? (double)integer_at(shape, rank - 1) : 1;
@@ -286,33 +309,23 @@ static Widths role_widths(const json_t *row)
 	return w;
 }
 
-// Returns the factor of attention scores that makes 1/sqrt(h) a multiple of 1/h: 1 if the size of a
-// head is that of the base model. NULL if it is no query.
-static json_t *scores_json(const json_t *row, const json_t *base)
+// Returns the size of a head of a kernel's queries; 0: it makes none.
+static double head_size(const json_t *row)
 {
-	const json_t *heads = key(row, "heads"), *pieces = key(row, "pieces");
-	double size[2] = {0, 1};
-	for (int k = 0; k < (base ? 2 : 1); k++) {
-		const json_t *one = k ? base : row;
-		heads = key(one, "heads");
-		pieces = key(one, "pieces");
-		const json_t *out = key(one, "fan_out");
-		if (json_is_integer(heads) && !strcmp(text_at(one, "use"), "query"))
-			size[k] =
-			    (double)integer_at(key(one, "shape"), (size_t)integer_at(out, 0)) /
-			    (double)json_integer_value(heads);
-		for (size_t i = 0; i < json_array_size(pieces); i++) {
-			const json_t *piece = json_array_get(pieces, i);
-			json_int_t n = json_integer_value(json_object_get(piece, "heads"));
-			if (n && !strcmp(text_at(piece, "use"), "query"))
-				size[k] =
-				    (double)(json_integer_value(json_object_get(piece, "to")) -
-				             json_integer_value(json_object_get(piece, "from"))) /
-				    (double)n;
-		}
+	const json_t *pieces = json_object_get(row, "pieces");
+	double heads = (double)json_integer_value(json_object_get(row, "heads"));
+	if (heads > 0 && !strcmp(text_at(row, "use"), "query") && has_role(row, "kernel"))
+		return (double)product_of(json_object_get(row, "shape")) /
+		       (double)stack_of(row).columns / heads;
+	for (size_t i = 0; i < json_array_size(pieces) && has_role(row, "kernel"); i++) {
+		const json_t *piece = json_array_get(pieces, i);
+		double size = (double)(json_integer_value(json_object_get(piece, "to")) -
+		                       json_integer_value(json_object_get(piece, "from")));
+		heads = (double)json_integer_value(json_object_get(piece, "heads"));
+		if (heads > 0 && !strcmp(text_at(piece, "use"), "query"))
+			return size / heads;
 	}
-	return size[0] > 0 && has_role(row, "kernel") ? number_json(sqrt(size[1] / size[0]))
-	                                              : json_null();
+	return 0;
 }
 
 // Table 8 of Tensor Programs V (arXiv 2203.03466), with the readout's multiplier in the forward
@@ -322,7 +335,10 @@ static json_t *mup_row(Arena *arena, const json_t *row, const json_t *base)
 	(void)arena;
 	Widths w = base ? base_widths(row, base) : role_widths(row);
 	bool kernel = has_role(row, "kernel"), inside = w.in != 1, outside = w.out != 1;
-	bool table = has_role(row, "embedding"), tied = table && json_is_true(key(row, "readout"));
+	// Scores times sqrt(base / h) / sqrt(h): 1/h, as at the base.
+	double head = head_size(row), base_head = base ? head_size(base) : 1;
+	bool table = has_role(row, "embedding"),
+	     tied = table && json_is_true(json_object_get(row, "readout"));
 	bool hidden = kernel && inside && outside, output = kernel ? inside && !outside : tied;
 	const char *group = hidden              ? "hidden"
 	                    : kernel && output  ? "output"
@@ -337,7 +353,7 @@ static json_t *mup_row(Arena *arena, const json_t *row, const json_t *base)
 	                 "adam_decay", number_json(1 / adam), "sgd", number_json(sgd), "sgd_decay",
 	                 number_json(1 / sgd), "output",
 	                 number_json(output ? 1 / (tied ? w.features : w.in) : 1), "scores",
-	                 scores_json(row, base));
+	                 head > 0 ? number_json(sqrt(base_head / head)) : json_null());
 }
 
 // ---- the targets -------------------------------------------------------------------------
@@ -402,18 +418,23 @@ json_t *make_policy(Session *session, const char *name, const Report *report, co
 	if (base && !target->takes_base)
 		bad_usage(session,
 		          format(session->arena, "--base does nothing with --for %s", name));
-	json_t *params = json_array(), *row;
+	json_t *params = keep_json(session, json_array()), *row;
 	size_t i;
 	json_array_foreach (json_object_get(report->json, "params"), i, row) {
 		const char *one = text_at(row, "name");
-		json_t *made = json_pack("{ss sO}", "name", one, "shape", key(row, "shape"));
-		json_t *own = target->row(session->arena, row, base ? row_named(base, one) : NULL);
+		const json_t *other = base ? row_named(base, one) : NULL;
+		check_row(row);
+		if (other)
+			check_row(other);
+		json_t *own = target->row(session->arena, row, other); // may fail
+		json_t *made =
+		    json_pack("{ss sO}", "name", one, "shape", json_object_get(row, "shape"));
 		json_object_update(made, own);
 		json_decref(own);
 		json_array_append_new(params, made);
 	}
 	return keep_json(session,
-	                 json_pack("{ss ss ss? ss so}", "model", text_at(report->json, "model"),
+	                 json_pack("{ss ss ss? ss sO}", "model", text_at(report->json, "model"),
 	                           "for", name, "base", base ? text_at(base->json, "model") : NULL,
 	                           "title", target->title, "params", params));
 }
