@@ -137,12 +137,22 @@ static void set_slices(ScaleAnalysis *s, OutputSlices *of, Ref r, OutputSlices *
 			set_slices(s, of, v->in[k], slices);
 }
 
-// True for a slice along another axis than the output's last.
-static bool takes_all_features(const ScaleAnalysis *s, Ref r, const AxisMap *map)
+// Returns the axis along which slice r takes some of the elements of the output's last axis: -1 if
+// it takes all, -2 if they are no slice of an axis. It may also be shorter along other axes.
+static int feature_slice(const ScaleAnalysis *s, Ref r, const AxisMap *map)
 {
 	const Val *v = val(s->g, r);
-	int axis = sliced_axis(v, &val(s->g, v->in[0])->shape);
-	return axis >= 0 && steps_along(map, map->rank - 1, axis) == 0;
+	const Shape *full = &val(s->g, v->in[0])->shape;
+	int axis = -1;
+	for (int a = 0; a < full->rank; a++) {
+		int64_t step = v->attr->i[3 * a + 2], stride = steps_along(map, map->rank - 1, a);
+		if (v->shape.dim[a] == full->dim[a] || stride == 0)
+			continue;
+		axis = axis == -1 && step == 1 && stride > 0 && is_along(map, a, map->rank - 1)
+		           ? a
+		           : -2;
+	}
+	return axis;
 }
 
 // True if slices r and o take the same elements of the axis, with the same demand: those of other
@@ -155,20 +165,15 @@ static bool is_same_slice(const ScaleAnalysis *s, Ref r, Ref o, int axis)
 	       surd_same(demand_or_one(s, r), demand_or_one(s, o));
 }
 
-// Adds slice r of the output, which has this map. False if it takes others than elements of the
-// last axis, or one that another slice takes.
-static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r, const AxisMap *map)
+// Adds slice r of the output, which has this map, along an axis. False if another slice takes one
+// of its elements.
+static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r, int axis,
+                      const AxisMap *map)
 {
 	const Val *v = val(s->g, r);
-	const Shape *full = &val(s->g, v->in[0])->shape;
-	int axis = sliced_axis(v, full), last = val(s->g, slices->dot)->shape.rank - 1;
-	if (axis < 0)
-		return false;
 	int64_t size = last_dim(&val(s->g, slices->dot)->shape),
-	        stride = steps_along(map, last, axis), run = v->shape.dim[axis] * stride,
-	        gap = full->dim[axis] * stride - run, n = 0;
-	if (stride <= 0 || !is_along(map, axis, last))
-		return false;
+	        stride = steps_along(map, map->rank - 1, axis), run = v->shape.dim[axis] * stride,
+	        gap = val(s->g, v->in[0])->shape.dim[axis] * stride - run, n = 0;
 	if (!slices->owner)
 		slices->owner = NEWS(s->arena, Ref, size + 1);
 	for (int64_t e = v->attr->i[3 * axis] * stride; run && e < size; e++) {
@@ -191,13 +196,14 @@ void find_output_slices(ScaleAnalysis *s)
 		    !outputs_under(s, v->in[0], axis_map_new(s, v->in[0]), &outputs))
 			continue;
 		for (int k = 0; k < outputs.n; k++) {
-			if (takes_all_features(s, r, outputs.map[k]))
+			int axis = feature_slice(s, r, outputs.map[k]);
+			if (axis == -1)
 				continue;
 			OutputSlices *slices = &of[outputs.dot[k]];
 			cut[r] = outputs.dot[k];
 			slices->first = slices->dot ? slices->first : r;
 			slices->dot = outputs.dot[k];
-			slices->bad |= !add_slice(s, slices, r, outputs.map[k]);
+			slices->bad |= axis < 0 || !add_slice(s, slices, r, axis, outputs.map[k]);
 			slices->differ |=
 			    !surd_same(demand_or_one(s, r), demand_or_one(s, slices->first));
 		}
