@@ -148,9 +148,17 @@ const Target *target_of(const Session *session)
 
 void need_host(const Session *session)
 {
-	if (!target_runs_here(target_of(session)))
+	const Target *target = target_of(session);
+	const char *device = target_device(target);
+	if (!target_runs_here(target))
 		fail("--target",
 		     "code for '%s' cannot run on this machine" HELP
 		     "amosc build writes it to a file",
 		     choice(session, OPT_target, "cpu"));
+	if (!device)
+		return;
+	if (chosen(session, OPT_threads))
+		bad_usage(session, format(session->arena, "--threads does nothing on --target %s",
+		                          choice(session, OPT_target, NULL)));
+	need_done(amos_device_check(device));
 }

@@ -235,6 +235,7 @@ typedef struct Program {
 	struct amos_data *data; // NULL: none
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
+	bool device_code;       // the object is the code of a device alone
 	bool apart;             // has entries that only compute, and only apply, gradients
 	bool update_only;       // has none but the latter: its caller computes the gradients
 	bool tuned;             // its entries' machines have choices

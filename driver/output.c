@@ -6,12 +6,25 @@
 #include <string.h>
 #include <unistd.h>
 
+static const struct {
+	const char *suffix, *device;
+} device_codes[] = {{".ptx", "cuda"}, {".spv", "opencl"}};
+
+// True if the output is the code of a device alone.
+static bool is_device_code(const char *path)
+{
+	bool is = false;
+	for (int k = 0; k < COUNT(device_codes); k++)
+		is |= ends_with(path, device_codes[k].suffix);
+	return is;
+}
+
 static OutputKind kind_of(const char *path)
 {
-	return ends_with(path, ".o") || ends_with(path, ".ptx") ? OBJECT_FILE
-	       : ends_with(path, ".a")                          ? STATIC_LIBRARY
-	       : ends_with(path, ".so")                         ? SHARED_LIBRARY
-	                                                        : EXECUTABLE;
+	return ends_with(path, ".o") || is_device_code(path) ? OBJECT_FILE
+	       : ends_with(path, ".a")                       ? STATIC_LIBRARY
+	       : ends_with(path, ".so")                      ? SHARED_LIBRARY
+	                                                     : EXECUTABLE;
 }
 
 // ---- names ----------------------------------------------------------------------------
@@ -123,7 +136,7 @@ static void check_freestanding(const Session *session, const char *path)
 {
 	if (!ends_with(path, ".o") && !ends_with(path, ".a"))
 		bad_usage(session, "--freestanding: expected -o NAME.o or NAME.a");
-	if (target_writes_text(target_of(session)))
+	if (target_device(target_of(session)))
 		bad_usage(session, "--freestanding: expected a CPU as the target");
 	if (chosen(session, OPT_minimal))
 		bad_usage(session, "expected --freestanding or --minimal, found both");
@@ -141,11 +154,13 @@ void check_output(Session *session, const char *path)
 	if (chosen(session, OPT_freestanding))
 		check_freestanding(session, path);
 	OutputKind kind = kind_of(path);
-	bool gpu = target_writes_text(target_of(session));
-	if (ends_with(path, ".ptx") && !gpu)
-		bad_usage(session, "expected --target cuda for an output NAME.ptx");
-	if (gpu && kind != OBJECT_FILE)
-		bad_usage(session, "expected -o NAME.ptx for a GPU");
+	const char *device = target_device(target_of(session));
+	for (int k = 0; k < COUNT(device_codes); k++)
+		if (ends_with(path, device_codes[k].suffix) &&
+		    (!device || strcmp(device, device_codes[k].device)))
+			bad_usage(session, format(session->arena,
+			                          "expected --target %s for an output NAME%s",
+			                          device_codes[k].device, device_codes[k].suffix));
 	if (kind == EXECUTABLE && chosen(session, OPT_update_only))
 		bad_usage(session, format(session->arena,
 		                          "--update-only: expected -o NAME.so, .a or .o, for a "
@@ -182,16 +197,17 @@ static Texts texts_of(const Program *p, const char *path, const char *prefix)
 }
 
 // True if programs that amos.h describes call the output.
-static bool is_called(const Session *session, const char *path)
+static bool is_called(const char *path)
 {
-	return kind_of(path) != EXECUTABLE && !target_writes_text(target_of(session));
+	return kind_of(path) != EXECUTABLE && !is_device_code(path);
 }
 
 void prepare_output(Program *p, const char *path)
 {
+	p->device_code = is_device_code(path);
 	p->weights = true;
 	p->update_only = chosen(p->session, OPT_update_only);
-	p->apart = is_called(p->session, path) && !p->update_only;
+	p->apart = is_called(path) && !p->update_only;
 	p->session->several = p->apart;
 	if (!chosen(p->session, OPT_freestanding)) // whose runtime knows no features of CPUs
 		p->variants = target_variants(p->session->arena, p->target[0],
@@ -205,7 +221,7 @@ void write_program(const Program *p, const char *path)
 	OutputKind kind = kind_of(path);
 	need_done(amos_output_check(path));
 	const char *prefix = kind == EXECUTABLE ? "amos" : prefix_of(session, path);
-	Texts texts = is_called(session, path) ? texts_of(p, path, prefix) : (Texts){0};
+	Texts texts = is_called(path) ? texts_of(p, path, prefix) : (Texts){0};
 	for (int k = 0; k < texts.count; k++)
 		need_done(amos_output_check(texts.at[k].path));
 	write_output(p->object,

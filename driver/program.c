@@ -514,7 +514,7 @@ static const struct amos_template *file_of(const Program *p)
 {
 	const Graph *g = program_graph(p);
 	if (!p->weights || !p->model || p->update_only || chosen(p->session, OPT_no_export) ||
-	    chosen(p->session, OPT_freestanding) || target_writes_text(p->target[0]))
+	    chosen(p->session, OPT_freestanding) || p->device_code)
 		return NULL;
 	const struct amos_template *t = model_template(p->model, work_arena(p->session), false);
 	for (int64_t i = 0; i < t->nviews; i++) {
@@ -547,7 +547,8 @@ static void pass_object(Program *p)
 	                            .labels = p->labels,
 	                            .batch = sizes.count ? sizes.at[0] : 0,
 	                            .file = file,
-	                            .weights = p->weights};
+	                            .weights = p->weights,
+	                            .device_code = p->device_code};
 	p->object = emit(arena, n, p->variants, variants, &emit_options);
 }
 

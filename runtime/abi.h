@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 11 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 12 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
@@ -28,7 +28,7 @@ enum { // amos_operand.block
 	AMOS_BLOCK_SCRATCH,
 	AMOS_BLOCK_INPUT,
 	AMOS_BLOCK_OUTPUT,
-	AMOS_BLOCK_CONSTANT,
+	AMOS_BLOCK_CONSTANTS,
 	AMOS_BLOCK_GRADIENTS
 };
 

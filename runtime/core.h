@@ -39,6 +39,7 @@ struct amos { // an open model, to be read only
 
 	// private
 	int64_t bytes; // of the mapping that holds this and all else; 0: the memory is the caller's
+	int64_t tables; // bytes of this and its tables
 	char *params, *state, *gradients, *scratch, *local;
 	int64_t ninputs;
 	char **inputs;                        // indexed by number
@@ -47,11 +48,14 @@ struct amos { // an open model, to be read only
 	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
 	const struct amos_entry *entry;       // the entry that is running
 	struct amos_pool *pool;
+	struct amos_device *device;    // that has the memory and runs launches; NULL: the CPU
+	const char *constants;         // the model's, or the device's copy
 	int64_t samples;               // of amos_set_batch(); 0: the largest batch
 	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
 	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
 	int64_t *slots;                // by kind and number; -1: a gradient that there is not
 	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
+	int (*wait)(const struct amos_run *); // as amos_run.wait
 	// Runs launches on the caller's threads; NULL: there are none.
 	void (*parallel_for)(void *context, int64_t n,
 	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
@@ -66,8 +70,9 @@ int amos_read_setup(const char *function, const struct amos_setup *, struct amos
 int amos_prepare(struct amos *m, const struct amos_model *, const struct amos_setup *);
 int64_t amos_round_up(int64_t n, int64_t to);
 // Assigns the addresses of all that an instance has in `memory`, which begins with `m` itself, with
-// the large blocks aligned to `align`; returns the bytes of it. NULL: only counts.
-int64_t amos_lay_out(struct amos *m, char *memory, int64_t align);
+// the large blocks, aligned to `align`, after the tables or, unless NULL, in `blocks`. Returns the
+// bytes to the end of the blocks. memory NULL: only counts.
+int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align);
 // Fills in an instance that is laid out in zeros: lists, first weights and state, seed.
 void amos_fill(struct amos *m, const struct amos_setup *);
 void amos_list_slots(struct amos *); // api.c: lists the slots by kind in amos.slots
@@ -108,12 +113,16 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 
 struct amos_run { // blocks are aligned to 64 bytes
 	char *params, *state, *gradients, *scratch;
+	const char *constants;
 	char *const *inputs;  // indexed by number
 	char *const *outputs; // indexed by number
 	// Runs all workers of a row of amos_entry.kernels and returns when they are done: 0, or a
-	// status that ends the entry. `buf`: addresses of the row's operands.
+	// status that ends the entry. `buf`: addresses of the row's operands, until it returns.
 	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
-	void *own; // of launch()
+	// Returns when all launches are done, as launch() does; NULL: they are when launch()
+	// returns. It has set the error.
+	int (*wait)(const struct amos_run *);
+	void *own; // of launch() and wait()
 };
 // Returns 0, or the status of the launch that failed.
 int amos_run_entry(const struct amos_run *, const struct amos_entry *);

@@ -1,6 +1,6 @@
-// cpu.c: gives instances memory of this process, and runs their launches on the cores of this
-// machine. A call allocates nothing.
-#include "rt.h"
+// cpu.c: gives instances memory of this process or of a device, and runs their launches on the
+// cores of this machine or on the device. A call allocates nothing.
+#include "device.h"
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -25,12 +25,27 @@ static void record(struct amos_spans *spans, const struct amos_kernel *k, int64_
 			    (struct amos_span){k, i, parts[i].begin, parts[i].end};
 }
 
+static bool is_timed(const struct amos *m)
+{
+	return m->nanoseconds || m->spans;
+}
+
+// Records a launch of `threads` threads, in the order of `parts`, where the caller wants it.
+static void note(struct amos *m, const struct amos_kernel *k, struct amos_part all, int64_t threads,
+                 const struct amos_part *parts)
+{
+	if (m->nanoseconds)
+		m->nanoseconds[k - m->entry->kernels] += all.end - all.begin;
+	if (m->spans)
+		record(m->spans, k, threads, parts);
+}
+
 static int launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
 	bool alone = m->threads == 1 || amos_is_small(k);
 	int64_t threads = alone ? 1 : m->threads;
-	int64_t start = m->nanoseconds || m->spans ? amos_nanoseconds() : 0;
+	struct amos_part all = {is_timed(m) ? amos_nanoseconds() : 0, 0};
 	struct amos_part parts[m->spans ? threads : 1];
 	memset(parts, 0, sizeof parts);
 	if (alone)
@@ -38,14 +53,29 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 			k->code(buf, i, m->local);
 	else
 		amos_pool_launch(m->pool, k->code, buf, k->workers, m->spans ? parts : NULL);
-	int64_t end = m->nanoseconds || m->spans ? amos_nanoseconds() : 0;
-	if (m->nanoseconds)
-		m->nanoseconds[k - m->entry->kernels] += end - start;
-	if (alone)
-		parts[0] = (struct amos_part){start, end};
-	if (m->spans)
-		record(m->spans, k, threads, parts);
+	all.end = is_timed(m) ? amos_nanoseconds() : 0;
+	note(m, k, all, threads, alone ? &all : parts);
 	return AMOS_DONE;
+}
+
+static int wait_for_device(const struct amos_run *run)
+{
+	return amos_device_wait(((struct amos *)run->own)->device);
+}
+
+// Launches that are timed are waited for one by one.
+static int launch_on_device(const struct amos_run *run, const struct amos_kernel *k,
+                            char *const *buf)
+{
+	struct amos *m = run->own;
+	struct amos_part all = {is_timed(m) ? amos_nanoseconds() : 0, 0};
+	int status = amos_device_launch(m->device, m->entry, k, buf);
+	if (status || !is_timed(m))
+		return status;
+	status = amos_device_wait(m->device);
+	all.end = amos_nanoseconds();
+	note(m, k, all, 1, &all);
+	return status;
 }
 
 // ---- open and close -------------------------------------------------------------------
@@ -65,6 +95,14 @@ static int no_memory(const struct amos *m)
 	                 m->model->name, (double)m->memory.total / 1e6);
 }
 
+static int use_device(struct amos *m)
+{
+	m->launch = launch_on_device;
+	m->wait = wait_for_device;
+	m->constants = amos_device_constants(m->device);
+	return AMOS_DONE;
+}
+
 static int start_threads(struct amos *m)
 {
 	m->launch = launch;
@@ -76,31 +114,65 @@ static int start_threads(struct amos *m)
 	return AMOS_DONE;
 }
 
-// Makes an instance in a mapping of its own, with threads of its own unless the caller has some.
-// Pages are zero, and committed when first touched; amos_fill() is left to the caller.
+// Returns pages that are zero, and committed when first touched; NULL: there is no memory.
+static char *map_pages(int64_t bytes)
+{
+	if ((int64_t)(size_t)bytes != bytes) // a pointer may have 32 bits
+		return NULL;
+	char *at =
+	    mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	if (bytes >= LARGE_PAGE) // a small model would take, and clear, far more than it needs
+		madvise(at, (size_t)bytes, MADV_HUGEPAGE);
+	return at;
+}
+
+// Fails if the setup asks a model for a device for what threads of the CPU do.
+static int check_device(const struct amos_model *model, const struct amos_setup *setup)
+{
+	if (model->device && setup->threads > 0)
+		return amos_fail(AMOS_USAGE,
+		                 "%s: compiled for '%s', which threads of the CPU do not help" HELP
+		                 "leave out their number",
+		                 model->name, model->device);
+	if (model->device && setup->parallel_for)
+		return amos_fail(
+		    AMOS_USAGE,
+		    "%s: compiled for '%s', which runs nothing on the caller's threads" HELP
+		    "leave out parallel_for",
+		    model->name, model->device);
+	return AMOS_DONE;
+}
+
+// Makes an instance in memory of its own, with threads of its own unless the caller has some, or a
+// device runs it. amos_fill() is left to the caller.
 static int open_mapped(const struct amos_model *model, const struct amos_setup *setup,
                        struct amos **to)
 {
-	struct amos m;
+	struct amos m = {.bytes = 0};
 	struct amos_setup all = *setup;
 	*to = NULL;
-	all.threads = amos_threads(setup->threads);
-	int status = amos_prepare(&m, model, &all);
+	all.threads = model->device ? 1 : amos_threads(setup->threads);
+	int status = check_device(model, setup);
+	if (!status)
+		status = amos_prepare(&m, model, &all);
+	if (!status && m.model->device)
+		status = amos_device_open(m.model, &m.device);
 	if (status)
 		return status;
-	m.bytes = amos_lay_out(&m, NULL, PAGE);
-	// A pointer may have 32 bits.
-	char *at = (int64_t)(size_t)m.bytes == m.bytes
-	               ? mmap(NULL, (size_t)m.bytes, PROT_READ | PROT_WRITE,
-	                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-	               : MAP_FAILED;
-	if (at == MAP_FAILED)
+	m.bytes = amos_lay_out(&m, NULL, NULL, PAGE);
+	// The host uses its tables while the device uses the blocks.
+	char *blocks = m.device ? amos_device_memory(m.device, m.bytes) : NULL;
+	m.bytes = m.device ? m.tables : m.bytes;
+	char *at = m.device && !blocks ? NULL : map_pages(m.bytes);
+	if (!at) {
+		amos_device_close(m.device);
 		return no_memory(&m);
-	if (m.bytes >= LARGE_PAGE) // a small model would take, and clear, far more than it needs
-		madvise(at, (size_t)m.bytes, MADV_HUGEPAGE);
+	}
 	*to = memcpy(at, &m, sizeof m);
-	amos_lay_out(*to, at, PAGE);
-	status = setup->parallel_for ? AMOS_DONE : start_threads(*to);
+	amos_lay_out(*to, at, blocks, PAGE);
+	status = m.device ? use_device(*to) : setup->parallel_for ? AMOS_DONE : start_threads(*to);
 	if (status) {
 		amos_close(*to);
 		*to = NULL;
@@ -139,7 +211,8 @@ int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t see
 
 void amos_rest(struct amos *m)
 {
-	madvise(m->scratch, (size_t)amos_round_up(m->memory.scratch, PAGE), MADV_DONTNEED);
+	if (!m->device)
+		madvise(m->scratch, (size_t)amos_round_up(m->memory.scratch, PAGE), MADV_DONTNEED);
 }
 
 int64_t amos_process_memory(const struct amos *m)
@@ -147,6 +220,7 @@ int64_t amos_process_memory(const struct amos *m)
 	enum { SOME = 4096 };
 	unsigned char resident[SOME]; // by page
 	int64_t pages = 0, page = sysconf(_SC_PAGESIZE), n = (m->bytes + page - 1) / page;
+	n = m->device ? 0 : n; // its memory is the driver's
 	FILE *file = fopen("/proc/self/statm", "re");
 	if (!file || fscanf(file, "%*d %" SCNd64, &pages) != 1)
 		pages = 0;
@@ -167,6 +241,7 @@ void amos_close(struct amos *m)
 	if (!m)
 		return;
 	amos_pool_close(m->pool);
+	amos_device_close(m->device);
 	if (m->bytes)
 		munmap(m, (size_t)m->bytes);
 }

@@ -3,7 +3,7 @@
 // (amos_model.identity). Runs of equal identity compute the same numbers, regardless of threads,
 // length and file locations. Data are identified by type, shape, content and how they are read, not
 // by name.
-#include "rt.h"
+#include "device.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,8 @@ char *amos_identity(const struct amos *m, const struct amos_data *data)
 	char *text = strdup(model->identity ? model->identity : "");
 	amos_append(&text, "--seed\t%lld\n--batch\t%lld\n--split\t%.17g\n", (long long)data->seed,
 	            (long long)data->batch, data->split);
+	if (m->device) // whose compiler and arithmetic decide the last bits
+		amos_append(&text, "device\t%s\n", amos_device_name(m->device));
 	bool masked = false;
 	for (int i = 0; i < data->nfeeds; i++)
 		masked |= data->feeds[i].hidden;

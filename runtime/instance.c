@@ -97,11 +97,17 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .scratch = m->scratch,
 	    .inputs = chosen(m->given_inputs, m->inputs, inputs, m->ninputs),
 	    .outputs = chosen(m->given_outputs, m->outputs + first, outputs, entry->nouts),
+	    .constants = m->constants,
 	    .launch = m->launch,
+	    .wait = m->wait,
 	    .own = m,
 	};
 	m->entry = entry;
 	int status = amos_run_entry(&run, entry);
+	if (m->wait && !status)
+		status = m->wait(&run);
+	if (m->wait && status) // the driver said why
+		return status;
 	if (status)
 		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
 		                 m->model->name, status);
@@ -205,10 +211,10 @@ static void lay_batch(struct amos *m, struct block *b)
 	}
 }
 
-int64_t amos_lay_out(struct amos *m, char *memory, int64_t align)
+int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align)
 {
 	const struct amos_model *model = m->model;
-	struct block b = {memory, sizeof *m};
+	struct block b = {memory, sizeof *m}, own = {blocks, 0}, *large = blocks ? &own : &b;
 	int64_t ninputs = 0, outs = 0, most = 0, scratch = 0,
 	        pads = amos_round_up(model->local, AMOS_LINE) * m->threads;
 	for (int64_t i = 0; i < model->nslots; i++)
@@ -227,20 +233,21 @@ int64_t amos_lay_out(struct amos *m, char *memory, int64_t align)
 	m->given_outputs = take_table(&b, most, sizeof *m->given_outputs);
 	m->first_out = take_table(&b, model->nentries, sizeof *m->first_out);
 	m->slots = take_table(&b, 2 * model->nslots, sizeof *m->slots);
-	m->params = take(&b, model->params, align);
-	m->state = take(&b, model->state, align);
-	m->scratch = take(&b, scratch, align);
-	m->local = take(&b, pads, align);
-	int64_t batch = amos_round_up(b.used, align);
-	b.used = batch;
-	lay_batch(m, &b);
-	batch = b.used - batch;
+	m->tables = b.used;
+	m->params = take(large, model->params, align);
+	m->state = take(large, model->state, align);
+	m->scratch = take(large, scratch, align);
+	m->local = take(large, pads, align);
+	int64_t batch = amos_round_up(large->used, align);
+	large->used = batch;
+	lay_batch(m, large);
+	batch = large->used - batch;
 	m->memory = (struct amos_memory){
 	    model->params, model->state, scratch,
 	    pads,          batch,        model->params + model->state + scratch + pads + batch};
 	// Gradients come last and do not count: only some programs touch them.
-	m->gradients = take(&b, model->gradients, align);
-	return amos_round_up(b.used, align);
+	m->gradients = take(large, model->gradients, align);
+	return amos_round_up(large->used, align);
 }
 
 // ---- open -----------------------------------------------------------------------------
@@ -273,6 +280,7 @@ int amos_prepare(struct amos *m, const struct amos_model *model, const struct am
 	model = amos_best(model);
 	*m = (struct amos){.model = model,
 	                   .threads = 1,
+	                   .constants = model->constants,
 	                   .launch = amos_launch,
 	                   .parallel_for = setup->parallel_for,
 	                   .context = setup->context};
@@ -316,6 +324,11 @@ static int prepare_in(const char *function, const struct amos_model *model,
 	if (!status && all->threads > 1 && !all->parallel_for)
 		status = amos_fail(AMOS_INPUT, "%s: expected parallel_for() for %lld threads",
 		                   function, (long long)all->threads);
+	if (!status && model->device)
+		status = amos_fail(AMOS_USAGE,
+		                   "%s: compiled for '%s', which has memory of its own" AMOS_HELP
+		                   "call amos_open()",
+		                   model->name, model->device);
 	all->threads = all->threads > 1 ? all->threads : 1;
 	return status ? status : amos_prepare(m, model, all);
 }
@@ -325,7 +338,7 @@ int64_t amos_instance_bytes(const struct amos_model *model, const struct amos_se
 	struct amos_setup all;
 	struct amos m;
 	int status = prepare_in("amos_instance_bytes", model, setup, &all, &m);
-	return status ? -1 : amos_lay_out(&m, NULL, AMOS_LINE);
+	return status ? -1 : amos_lay_out(&m, NULL, NULL, AMOS_LINE);
 }
 
 int amos_open_in(const struct amos_model *model, const struct amos_setup *setup, void *memory,
@@ -337,7 +350,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	int status = prepare_in("amos_open_in", model, setup, &all, &m);
 	if (status)
 		return status;
-	int64_t needed = amos_lay_out(&m, NULL, AMOS_LINE);
+	int64_t needed = amos_lay_out(&m, NULL, NULL, AMOS_LINE);
 	if (bytes < needed)
 		return amos_fail(AMOS_INPUT, "%s: expected a block of %lld bytes, found %lld",
 		                 model->name, (long long)needed, (long long)bytes);
@@ -349,7 +362,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	memset(memory, 0, (size_t)needed);
 	*to = memory;
 	**to = m;
-	amos_lay_out(*to, memory, AMOS_LINE);
+	amos_lay_out(*to, memory, NULL, AMOS_LINE);
 	amos_fill(*to, &all);
 	return AMOS_DONE;
 }

@@ -19,8 +19,14 @@ static char *address(const struct amos_run *run, const struct amos_operand *o)
 	case AMOS_BLOCK_OUTPUT:
 		return run->outputs[o->offset];
 	default:
-		return (char *)o->bytes;
+		return (char *)run->constants + o->offset;
 	}
+}
+
+// Waits for the launches before the host uses their memory.
+static int wait_launches(const struct amos_run *run)
+{
+	return run->wait ? run->wait(run) : AMOS_DONE;
 }
 
 // A carried value has two locations: an iteration reads one and writes the other, in such order
@@ -36,6 +42,9 @@ static int run_loop(const struct amos_run *run, const struct amos_kernel *row, c
 	body.scratch += l->scratch;
 	body.inputs = memcpy(inputs, start, sizeof *inputs * (size_t)l->inputs);
 	body.outputs = memcpy(outputs, on, sizeof *outputs * (size_t)l->outputs);
+	int status = wait_launches(run);
+	if (status)
+		return status;
 	int64_t most = *(const int64_t *)at[0], made = 0;
 	most = most < l->most ? most : l->most;
 	for (bool more = true; more && made < most; made++) {
@@ -48,11 +57,16 @@ static int run_loop(const struct amos_run *run, const struct amos_kernel *row, c
 			inputs[k] = start[k] + entry * in_bytes[k];
 		for (int64_t k = l->carried; k < l->outputs - l->until; k++)
 			outputs[l->until + k] = result[k] + entry * out_bytes[k];
-		int status = run_rows(&body, row + 1, l->rows);
+		status = run_rows(&body, row + 1, l->rows);
+		if (!status && l->until)
+			status = wait_launches(run);
 		if (status)
 			return status;
 		more = !l->until || **on;
 	}
+	status = wait_launches(run);
+	if (status)
+		return status;
 	// Without iterations the results are the initial values; after an early end, they may be in
 	// the second location.
 	for (int64_t k = 0; k < l->carried; k++) {

@@ -98,6 +98,8 @@ void amos_parse(const struct amos_command_line *, int argc, char **argv);
 int amos_open_slots(const struct amos_model *, int64_t threads, int64_t seed,
                     const void *(*init)(void *context, int64_t slot), void *context,
                     struct amos **);
+// Fails if this machine has no such device: AMOS_INPUT, or AMOS_MACHINE with what is missing.
+int amos_device_check(const char *device);
 // Returns how many threads a model has that is opened with `threads`, if more than one helps.
 int64_t amos_threads(int64_t threads);
 void amos_rest(struct amos *); // gives scratch memory back to the system until the next call

@@ -18,7 +18,8 @@ typedef struct Runner {
 static const Runner runners[] = {{"cpu", NULL, plain_launch},
                                  {"cpu", "-avx512f", plain_launch},
                                  {"cpu", "-avx2,-avx512f", plain_launch},
-                                 {"cuda:host", NULL, gpu_launch}};
+                                 {"cuda:host", NULL, gpu_launch},
+                                 {"opencl", NULL, device_launch}};
 
 static Graph *graph_start(Arena *arena, const char *name)
 {
@@ -352,7 +353,7 @@ int main(void)
 			printf("%s is not tested\n", prims[op].name);
 			failures++;
 		}
-	printf("%d graphs of all primitives compiled and run on 4 targets, %d differ\n", graphs,
-	       failures);
+	printf("%d graphs of all primitives compiled and run on %d targets, %d differ\n", graphs,
+	       COUNT(runners), failures);
 	return failures != 0;
 }

@@ -1,5 +1,6 @@
 // emitted.c: compiles graphs in this process and compares them with the evaluator.
 #include "emitted.h"
+#include "device.h"
 #include "files.h"
 #include <math.h>
 #include <stdlib.h>
@@ -54,6 +55,13 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 	return slot;
 }
 
+struct Compiled {
+	const Graph *graph;
+	Plan *plan;
+	Jit *jit;
+	struct amos_device *device; // NULL: kernels are code of the CPU
+};
+
 // ---- a run ----------------------------------------------------------------------------
 
 int plain_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
@@ -71,6 +79,16 @@ static int forward_launch(const struct amos_run *run, const struct amos_kernel *
 	for (int64_t i = 0; i < kernel->workers; i++)
 		kernel->code(buf, i, pad[i % 2]);
 	return 0;
+}
+
+// Blocks are memory of the process: the device must address all of it.
+int device_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
+{
+	char *const *own = run->own;
+	struct amos_device *device = (struct amos_device *)(void *)own[2];
+	const struct amos_entry *entry = (const struct amos_entry *)(void *)own[3];
+	int status = amos_device_launch(device, entry, kernel, buf);
+	return status ? status : amos_device_wait(device);
 }
 
 typedef struct Memory { // a block followed by guard bytes
@@ -117,13 +135,17 @@ static char *slot_memory(const Run *r, const Plan *plan, int k)
 	                          : (p.block == B_state ? r->run.state : r->run.params) + p.offset;
 }
 
-static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *model,
+static Run run_start(Arena *arena, const Compiled *c, const struct amos_model *model,
                      const Array *slot, Launcher *launch)
 {
+	const Plan *plan = c->plan;
 	const Graph *g = plan->graph;
 	int64_t scratch = model->entries[0].scratch;
-	char **pad = NEWS(arena, char *, 2);
+	char **pad = NEWS(arena, char *, 4);
+	pad[2] = (char *)c->device;
+	pad[3] = (char *)model->entries;
 	Run r = {.run = {.launch = launch, .own = pad}};
+	r.run.constants = model->constants;
 	r.run.params = new_block(arena, &r, plan->param_bytes);
 	r.run.state = new_block(arena, &r, plan->state_bytes);
 	r.run.scratch = new_block(arena, &r, scratch);
@@ -182,12 +204,6 @@ static double compare(Arena *arena, const Array *expected, const void *memory, d
 	return worst;
 }
 
-struct Compiled {
-	const Graph *graph;
-	Plan *plan;
-	Jit *jit;
-};
-
 Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, const char *what)
 {
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
@@ -198,15 +214,18 @@ Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *t
                        const char *what)
 {
 	Compiled *c = NEW(arena, Compiled);
-	*c = (Compiled){g, plan, NULL};
+	*c = (Compiled){g, plan, NULL, NULL};
 	EmitOptions options = {.threads = 1, .name = what};
 	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, 1, &(Variant){target, NULL, &c->plan}, &options));
+	if (target_device(target))
+		need_done(amos_device_open(jit_model(c->jit), &c->device));
 	return c;
 }
 
 void free_compiled(Compiled *c)
 {
+	amos_device_close(c->device);
 	jit_free(c->jit);
 }
 
@@ -214,7 +233,7 @@ static Run run_once(Arena *arena, const Compiled *c, const Array *slot, Launcher
                     int *status)
 {
 	const struct amos_model *model = jit_model(c->jit);
-	Run r = run_start(arena, c->plan, model, slot, launch);
+	Run r = run_start(arena, c, model, slot, launch);
 	*status = amos_run_entry(&r.run, model->entries);
 	if (!stays_inside(&r, c->graph->name))
 		*status = OUTSIDE;

@@ -15,7 +15,8 @@ Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
 // mask would only repeat what was tested.
 bool mask_applies(Arena *, const char *mask);
 typedef int Launcher(const struct amos_run *, const struct amos_kernel *, char *const *buf);
-Launcher plain_launch; // runs workers in order, the last first
+Launcher plain_launch;  // runs workers in order, the last first
+Launcher device_launch; // of a graph compiled for a device
 // A graph compiled in this process. Each run reads all slots from `slot` and stores the results
 // there.
 typedef struct Compiled Compiled;

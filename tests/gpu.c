@@ -1,7 +1,7 @@
-// gpu.c: checks GPU kernels without a GPU: on emulated threads, and as PTX.
-// gpu FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a training step.
-// Threads run in both orders, compared with the evaluator; ptxas assembles the PTX if it is
-// installed.
+// gpu.c: checks GPU kernels without a GPU, against the evaluator.
+// gpu cuda|opencl FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
+// training step. cuda: on emulated threads, in both orders, and as PTX, which ptxas assembles if it
+// is installed. opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -22,31 +22,29 @@ static const char *find_ptxas(void)
 
 static const char *folder; // directory for assembled files
 
-// Assembles one part of an object.
-static bool assembles(Arena *arena, const Object *object, const char *what)
+// True if the program takes the code of the graph's kernels in a file.
+static bool takes(Arena *arena, const Graph *g, const char *target_name, const char *program,
+                  const char *what)
 {
-	const char *ptxas = find_ptxas();
-	if (!ptxas)
-		return true;
-	const char *path = format(arena, "%s/kernels.ptx", folder);
+	const Target *target = target_named(arena, target_name, NULL);
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	EmitOptions options = {.threads = 1, .name = what, .device_code = true};
+	Object *object = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
+	const char *path = format(arena, "%s/kernels", folder);
 	write_file(path, object->part[0].bytes, object->part[0].count);
-	if (!system(format(arena, "%s -arch=sm_90 -o /dev/null %s", ptxas, path)))
+	if (object->parts == 1 && !system(format(arena, "%s %s", program, path)))
 		return true;
-	printf("%s: ptxas does not take it\n", what);
+	printf("%s: %s does not take it\n", what, program);
 	return false;
 }
 
 static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 {
-	const Target *target = target_named(arena, "cuda:sm_90", NULL);
-	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
-	EmitOptions options = {.threads = 1, .name = what};
-	Object *object = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
-	if (object->parts != 1 || !strstr(object->part[0].bytes, ".visible .entry")) {
-		printf("%s: no PTX\n", what);
-		return false;
-	}
-	return assembles(arena, object, what);
+	const char *ptxas = find_ptxas();
+	return takes(arena, g, "cuda:sm_90",
+	             ptxas ? format(arena, "%s -arch=sm_90 -o /dev/null", ptxas)
+	                   : "grep -q '.visible .entry'",
+	             what);
 }
 
 // ---- graphs ---------------------------------------------------------------------------
@@ -99,25 +97,40 @@ static double check_emulated(Arena *arena, const Graph *g, const Array *slot, do
 	return worst;
 }
 
+static double check_device(Arena *arena, const Graph *g, const Array *slot, double tolerance,
+                           const char *what)
+{
+	const Target *target = target_named(arena, "opencl", NULL);
+	return check_graph(arena, g, slot, target, device_launch, tolerance, NULL, what);
+}
+
 int main(int argc, char **argv)
 {
 	int failures = 0;
+	bool opencl = argc > 1 && !strcmp(argv[1], "opencl");
 	folder = own_folder();
-	for (int i = 1; i < argc; i++) {
+	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
 		bool model = ends_with(argv[i], ".onnx");
 		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
 		Array *slot =
-		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i, 5);
+		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i - 1, 5);
 		// Rounding accumulates through the layers of a model: the tolerance is that of the
 		// goldens.
-		double worst = check_emulated(arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
-		bool good = worst <= 1 && check_ptx(arena, g, argv[i]);
+		double worst = (opencl ? check_device : check_emulated)(
+		    arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
+		bool good =
+		    worst <= 1 &&
+		    (opencl ? takes(arena, g, "opencl", "spirv-val --target-env opencl2.1", argv[i])
+		            : check_ptx(arena, g, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
 		arena_free(arena);
 	}
-	printf("%d graphs on emulated threads and as PTX (%s), %d fail\n", argc - 1,
-	       find_ptxas() ? "assembled" : "no ptxas here", failures);
-	return failures || argc < 2;
+	printf("%d graphs %s, %d fail\n", argc - 2,
+	       opencl         ? "on a device of OpenCL and as SPIR-V"
+	       : find_ptxas() ? "on emulated threads and as PTX, assembled"
+	                      : "on emulated threads and as PTX; no ptxas here",
+	       failures);
+	return failures || argc < 3;
 }

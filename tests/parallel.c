@@ -194,14 +194,13 @@ static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
 	char *outputs[] = {(char *)&last, (char *)found, (char *)&made};
 	const int64_t bytes[] = {8, 8, 8, 1, 8, 8};
 	const struct amos_loop loop = {1, 5, reverse, 1, 1, 1, 3, 3, 16, bytes};
-	const struct amos_operand outer[] = {{IN, 0, NULL},  {IN, 1, NULL},   {IN, 2, NULL},
-	                                     {IN, 3, NULL},  {WORK, 0, NULL}, {OUT, 0, NULL},
-	                                     {OUT, 1, NULL}, {WORK, 8, NULL}, {OUT, 2, NULL}};
-	const struct amos_operand inner[] = {{IN, 0, NULL},  {IN, 1, NULL},  {IN, 2, NULL},
-	                                     {OUT, 0, NULL}, {OUT, 1, NULL}, {OUT, 2, NULL}};
+	const struct amos_operand outer[] = {{IN, 0},  {IN, 1},  {IN, 2},   {IN, 3}, {WORK, 0},
+	                                     {OUT, 0}, {OUT, 1}, {WORK, 8}, {OUT, 2}};
+	const struct amos_operand inner[] = {{IN, 0},  {IN, 1},  {IN, 2},
+	                                     {OUT, 0}, {OUT, 1}, {OUT, 2}};
 	const struct amos_kernel rows[] = {
-	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", ""},
-	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", ""},
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL},
 	};
 	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
 	const struct amos_run run = {

@@ -33,7 +33,7 @@ typedef struct Bench {
 	double seconds; // to time steps for
 	struct amos *open;
 	const struct amos_entry *entry;
-	Peak before, after, peak; // peak: the better of both
+	Peak before, after, peak; // of the CPU; peak: the better of both. NAN: a device computes
 	double foreign, stolen;   // processors that others used meanwhile
 	Steps steps;
 	double loss;                    // of the first step
@@ -264,6 +264,20 @@ static double fraction(const Bench *b, const Line *l)
 
 // ---- reports --------------------------------------------------------------------------
 
+// Returns "12%"; "-" if the fraction is unknown.
+static const char *percent(const Bench *b, double fraction)
+{
+	return isnan(fraction) ? "-" : format(b->session->arena, "%.0f%%", 100 * fraction);
+}
+
+// Returns ", 12% of WHAT"; nothing if the fraction is unknown.
+static const char *part_of(const Bench *b, double fraction, const char *what)
+{
+	return isnan(fraction)
+	           ? ""
+	           : format(b->session->arena, ", %s of %s", percent(b, fraction), what);
+}
+
 static void print_lines(const Bench *b, const Lines *lines, const char *title)
 {
 	if (!lines->count)
@@ -273,19 +287,19 @@ static void print_lines(const Bench *b, const Lines *lines, const char *title)
 	for (int i = 0; i < lines->count; i++) {
 		const Line *l = &lines->at[i];
 		double s = fmax(l->seconds, 1e-9);
-		printf("%9.3f %5.1f%% %5d %9.1f %8.1f %4.0f%% %-7s %-*s%s%s%s%s\n", 1e3 * s,
+		printf("%9.3f %5.1f%% %5d %9.1f %8.1f %5s %-7s %-*s%s%s%s%s\n", 1e3 * s,
 		       100 * s / b->steps.median, l->launches, 1e-9 * l->flops / s,
-		       1e-9 * l->bytes / s, 100 * fraction(b, l), l->kind, *l->shape ? 7 : 0,
+		       1e-9 * l->bytes / s, percent(b, fraction(b, l)), l->kind, *l->shape ? 7 : 0,
 		       l->role, *l->shape ? " " : "", l->shape, *l->name ? " " : "", l->name);
 	}
 }
 
 static json_t *line_json(const Bench *b, const Line *l)
 {
-	return json_pack("{so ss ss ss si sf sf sf sf}", "name", json_text(l->name), "kind",
+	return json_pack("{so ss ss ss si sf sf sf so}", "name", json_text(l->name), "kind",
 	                 l->kind, "shape", l->shape, "role", l->role, "launches", l->launches,
 	                 "seconds", l->seconds, "flops", l->flops, "bytes", l->bytes, "fraction",
-	                 fraction(b, l));
+	                 number_json(fraction(b, l)));
 }
 
 static json_t *lines_json(const Bench *b, const Lines *lines)
@@ -298,7 +312,7 @@ static json_t *lines_json(const Bench *b, const Lines *lines)
 
 static json_t *peak_json(const Peak *p)
 {
-	return json_pack("{sf sf}", "flops", p->flops, "bytes", p->bytes);
+	return json_pack("{so so}", "flops", number_json(p->flops), "bytes", number_json(p->bytes));
 }
 
 // Returns how many times amosc's step the peer's takes; NAN if it computes another loss.
@@ -331,11 +345,11 @@ static json_t *bench_json(const Bench *b)
 	json_t *machine = json_pack("{so so so sf sf ss?}", "peak", peak_json(&b->peak), "before",
 	                            peak_json(&b->before), "after", peak_json(&b->after), "foreign",
 	                            b->foreign, "stolen", b->stolen, "disturbed", disturbance(b));
-	return json_pack("{so sf sf sf si so sf sf sI so so so so so so}", "model",
+	return json_pack("{so sf sf sf si so sf so sI so so so so so so}", "model",
 	                 json_text(b->session->path), "step", s->median, "least", s->least, "most",
 	                 s->most, "steps", s->count, "loss", number_json(b->loss), "flops",
-	                 b->flops, "fraction", b->flops / s->median / b->peak.flops, "bytes",
-	                 (json_int_t)b->open->memory.total, "machine", machine, "updates",
+	                 b->flops, "fraction", number_json(b->flops / s->median / b->peak.flops),
+	                 "bytes", (json_int_t)b->open->memory.total, "machine", machine, "updates",
 	                 b->update.key ? line_json(b, &b->update) : json_null(), "peers",
 	                 peers_json(b), "kinds", lines_json(b, &b->kinds), "products",
 	                 lines_json(b, &b->products), "kernels", lines_json(b, &b->kernels));
@@ -361,16 +375,17 @@ static void print_bench(const Bench *b)
 	print_lines(b, &b->kernels, "kernel");
 	print_lines(b, &b->products, "products of a shape");
 	print_lines(b, &b->kinds, "all of a kind");
-	printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place "
-	       "(afterwards %.1f, %.1f)\n",
-	       1e-9 * b->before.flops, 1e-9 * b->before.bytes, 1e-9 * b->after.flops,
-	       1e-9 * b->after.bytes);
+	if (!isnan(b->peak.flops))
+		printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place "
+		       "(afterwards %.1f, %.1f)\n",
+		       1e-9 * b->before.flops, 1e-9 * b->before.bytes, 1e-9 * b->after.flops,
+		       1e-9 * b->after.bytes);
 	if (u->key)
-		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * u->seconds,
-		       100 * u->bytes / u->seconds / b->peak.bytes);
-	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak; %d %s of %.3f to %.3f ms\n",
-	       1e3 * s->median, 1e-9 * b->flops / s->median,
-	       100 * b->flops / s->median / b->peak.flops, s->count,
+		printf("updates: %.3f ms%s\n", 1e3 * u->seconds,
+		       part_of(b, u->bytes / u->seconds / b->peak.bytes, "memory in place"));
+	printf("a step: %.3f ms, %.1f GFLOP/s%s; %d %s of %.3f to %.3f ms\n", 1e3 * s->median,
+	       1e-9 * b->flops / s->median,
+	       part_of(b, b->flops / s->median / b->peak.flops, "peak"), s->count,
 	       PLURAL(s->count, "step", "steps"), 1e3 * s->least, 1e3 * s->most);
 	printf("memory %s\n", bytes_text(b->session->arena, (double)b->open->memory.total));
 	for (int i = 0; i < b->peers.count; i++)
@@ -399,9 +414,13 @@ void verb_bench(Session *session)
 	b.entry = amos_find_entry(b.open->model, "train");
 	Usage start = usage_now();
 	b.peers = run_peers(session, program_graph(program), b.open); // first, since they may fail
-	need_done(measure_peak(threads, b.seconds, &b.before));
+	bool device = b.open->model->device;
+	b.before = b.after = (Peak){NAN, NAN};
+	if (!device)
+		need_done(measure_peak(threads, b.seconds, &b.before));
 	const double *nanoseconds = time_steps(&b);
-	need_done(measure_peak(threads, b.seconds, &b.after));
+	if (!device)
+		need_done(measure_peak(threads, b.seconds, &b.after));
 	Usage end = usage_now();
 	b.peak = (Peak){fmax(b.before.flops, b.after.flops), fmax(b.before.bytes, b.after.bytes)};
 	b.stolen = processors_used(end.stolen - start.stolen, &start, &end);

@@ -151,30 +151,54 @@ static Value outs_table(Gen *g, const Plan *plan)
 
 // ---- launches and loops ---------------------------------------------------------------
 
+typedef struct Constants { // one block of the object
+	Table *offset;     // bytes of a constant -> 1 + where they begin
+	VEC(Value) part;
+	int64_t bytes;
+} Constants;
+
 typedef struct Rows { // of an entry
 	Gen *g;
-	Table *literal; // bytes of a constant -> those in the object
+	Constants *constants;
+	bool device; // kernels have names, not code
 	Values list;
 } Rows;
+
+// Returns where a constant begins in the block, a multiple of 64 bytes.
+static int64_t constant_offset(Gen *g, Constants *c, const Val *v)
+{
+	size_t bytes = (size_t)bytes_of(v), room = (size_t)full_lines(bytes_of(v));
+	uint64_t *cell = table_cell(c->offset, v->data, bytes);
+	if (!*cell) {
+		char *line = take(g->arena, room);
+		memcpy(line, v->data, bytes);
+		PUSH(g->arena, c->part, LLVMConstStringInContext2(g->context, line, room, 1));
+		*cell = (uint64_t)c->bytes + 1;
+		c->bytes += (int64_t)room;
+	}
+	return (int64_t)*cell - 1;
+}
+
+static Value constants_block(Gen *g, const Constants *c)
+{
+	if (!c->bytes)
+		return nothing(g);
+	Value all = LLVMConstStructInContext(g->context, c->part.at, (unsigned)c->part.count, 1);
+	Value block = hidden(g, all, "constants");
+	LLVMSetAlignment(block, 64);
+	return block;
+}
 
 static void add_operand(Rows *rows, Values *operands, const Plan *plan, Location p)
 {
 	Gen *g = rows->g;
-	Value bytes = nothing(g);
 	if (p.block == B_none)
 		never("an operand that is not in memory");
-	if (p.block == B_const) {
-		const Val *v = val(plan->graph, (Ref)p.offset);
-		uint64_t *cell = table_cell(rows->literal, v->data, (size_t)bytes_of(v));
-		if (!*cell)
-			*cell = (uintptr_t)literal_bytes(g, v->data, (size_t)bytes_of(v));
-		bytes = (Value)(uintptr_t)*cell;
-		p.offset = 0;
-	}
+	if (p.block == B_const)
+		p.offset = constant_offset(g, rows->constants, val(plan->graph, (Ref)p.offset));
 	Value f[amos_operand_FIELDS] = {
 	    [amos_operand_block] = number(g, p.block),
 	    [amos_operand_offset] = number(g, p.offset),
-	    [amos_operand_bytes] = bytes,
 	};
 	PUSH(g->arena, *operands, struct_of(g, amos_operand_FIELDS, f));
 }
@@ -251,7 +275,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		const Kern *kern = l->kern;
 		Work own = l->body ? (Work){0} : work[kern - plan->kerns.at];
 		Values operands = {0};
-		Value loop = nothing(g), code = nothing(g);
+		Value loop = nothing(g), code = nothing(g), function = nothing(g);
 		int row = rows->list.count;
 		const char *role = loop_role  ? loop_role
 		                   : l->again ? "again"
@@ -264,7 +288,10 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 			add_rows(rows, l->body, MIN(times * trips, INT32_MAX), role);
 			loop = loop_table(rows, plan, kern, rows->list.count - row - 1, &operands);
 		} else {
-			code = code_of_launch(g, l);
+			if (rows->device)
+				function = text(g, kernel_name(g->arena, l->kernel, l->number));
+			else
+				code = code_of_launch(g, l);
 			for (int i = 0; i < l->signature->place.count; i++)
 				add_operand(rows, &operands, plan, l->signature->place.at[i]);
 		}
@@ -278,6 +305,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),
 		    [amos_kernel_times] = number(g, l->body ? 0 : times),
 		    [amos_kernel_code] = code,
+		    [amos_kernel_function] = function,
 		    [amos_kernel_operands] =
 		        literal_array(g, TYPE(g, amos_operand), operands.at, operands.count),
 		    [amos_kernel_noperands] = number(g, operands.count),
@@ -289,13 +317,14 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 
 // ---- entries --------------------------------------------------------------------------
 
-static Value entries_table(Gen *g, int n, const Entry *entry, Table *literal)
+static Value entries_table(Gen *g, int n, const VariantCode *code, Constants *constants)
 {
+	const Entry *entry = code->entry;
 	Value *at = NEWS(g->arena, Value, n);
 	for (int i = 0; i < n; i++) {
 		const Plan *plan = entry[i].plan;
 		const Graph *graph = plan->graph;
-		Rows rows = {g, literal, {0}};
+		Rows rows = {g, constants, code->device, {0}};
 		add_rows(&rows, &entry[i], 1, NULL);
 		char *reads = take(g->arena, (size_t)graph->slots.count + 1);
 		for (int k = 0; k < graph->slots.count; k++) // '1' per input that the graph reads
@@ -425,15 +454,18 @@ static int64_t gradient_bytes(const Plan *plan)
 typedef struct Tables { // that variants share
 	int entries;
 	int64_t batch;
-	Value slots, name, note, labels, file;
-	Table *literal;
+	Value slots, name, note, labels, file, constants;
+	int64_t constant_bytes;
 } Tables;
 
 // Returns the table of a variant. `better`: that of the next.
-static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Value better)
+static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Value entries,
+                         Value better)
 {
 	const Plan *plan = code->entry[0].plan;
 	const Variant *variant = code->variant;
+	const Target *t = variant->target;
+	const Part *device = code->device;
 	int64_t params = 0, state = 0;
 	for (int i = 0; i < all->entries; i++) {
 		params = MAX(params, code->entry[i].plan->param_bytes);
@@ -442,11 +474,11 @@ static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Val
 	Value f[amos_model_FIELDS] = {
 	    [amos_model_abi] = number(g, AMOS_ABI),
 	    [amos_model_name] = all->name,
-	    [amos_model_target] = text(g, target_text(g->arena, variant->target)),
-	    [amos_model_needs] = text(g, target_needs(g->arena, variant->target)),
+	    [amos_model_target] = text(g, target_text(g->arena, t)),
+	    [amos_model_needs] = text(g, device ? "" : target_needs(g->arena, t)),
 	    [amos_model_slots] = all->slots,
 	    [amos_model_nslots] = number(g, plan->graph->slots.count),
-	    [amos_model_entries] = entries_table(g, all->entries, code->entry, all->literal),
+	    [amos_model_entries] = entries,
 	    [amos_model_nentries] = number(g, all->entries),
 	    [amos_model_params] = number(g, params),
 	    [amos_model_state] = number(g, state),
@@ -458,6 +490,12 @@ static Value write_model(Gen *g, const Tables *all, const VariantCode *code, Val
 	    [amos_model_batch] = number(g, all->batch),
 	    [amos_model_better] = better,
 	    [amos_model_file] = all->file,
+	    [amos_model_constants] = all->constants,
+	    [amos_model_constant_bytes] = number(g, all->constant_bytes),
+	    [amos_model_device] = text(g, t->device),
+	    [amos_model_code] =
+	        device ? literal_bytes(g, device->bytes, device->count) : nothing(g),
+	    [amos_model_code_bytes] = number(g, device ? (int64_t)device->count : 0),
 	};
 	return struct_of(g, amos_model_FIELDS, f);
 }
@@ -472,17 +510,21 @@ void write_tables(Gen *g, int entries, int variants, const VariantCode *code,
 	              .name = text(g, options->name ? options->name : ""),
 	              .note = text(g, options->note ? options->note : ""),
 	              .labels = text(g, options->labels),
-	              .file = file_table(g, options->file),
-	              .literal = table_lent(g->arena)};
-	Value better = nothing(g);
+	              .file = file_table(g, options->file)};
+	Constants constants = {.offset = table_lent(g->arena)};
+	Value better = nothing(g), *table = NEWS(g->arena, Value, variants);
+	for (int k = 0; k < variants; k++)
+		table[k] = entries_table(g, entries, &code[k], &constants);
+	all.constants = constants_block(g, &constants);
+	all.constant_bytes = constants.bytes;
 	for (int k = variants; k-- > 0;) {
 		const Plan *own = code[k].entry[0].plan;
 		for (int i = 0; i < plan->graph->slots.count; i++)
 			if (own->slot[i].offset != plan->slot[i].offset)
 				bug("slot %s differs among variants",
 				    plan->graph->slots.at[i].name);
-		Value table = write_model(g, &all, &code[k], better);
-		better = hidden(g, table, k ? "variant" : "amos_model");
+		Value model = write_model(g, &all, &code[k], table[k], better);
+		better = hidden(g, model, k ? "variant" : "amos_model");
 	}
 	LLVMSetLinkage(better, LLVMExternalLinkage); // that of the first
 }

@@ -29,6 +29,7 @@ typedef struct Emitter {
 	VEC(Batch) batches;
 	Part *part; // by batch
 	atomic_int next;
+	int end; // of the batches to compile now
 } Emitter;
 
 Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
@@ -145,14 +146,7 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 	if (error)
 		bug("passes: %s", LLVMGetErrorMessage(error));
 	LLVMDisposePassBuilderOptions(options);
-	LLVMMemoryBufferRef buffer;
-	LLVMCodeGenFileType kind = t->text ? LLVMAssemblyFile : LLVMObjectFile;
-	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
-		bug("LLVM cannot emit for %s: %s", t->triple, message);
-	Part part = {.count = LLVMGetBufferSize(buffer)};
-	part.bytes = take_copy(arena, LLVMGetBufferStart(buffer), part.count + 1);
-	LLVMDisposeMemoryBuffer(buffer);
-	return part;
+	return t->ops->write(arena, t, module, machine);
 }
 
 typedef struct Compiler { // of one thread
@@ -196,43 +190,48 @@ static void *compile_thread(void *context)
 	int batch;
 	if (TRY(c->failure))
 		return NULL;
-	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches.count)
+	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->end)
 		compile_batch(c, batch);
 	catch_end(&c->failure);
 	return NULL;
 }
 
 // Divides the kernels among modules. Batches are small, so that every thread has work, and larger
-// in a large program: a module has to set up LLVM's passes, and its kernels share tiles. The tables
-// come last: in a module of their own, which other threads need not wait for, if there are several
-// batches.
+// in a large program: a module has to set up LLVM's passes, and its kernels share tiles. A device
+// gets one module. The tables come last: in a module of their own, which other threads need not
+// wait for, if there are several batches, or if they hold the code of a device.
 static void divide(Emitter *e)
 {
 	enum { LEAST = 4, MOST = 16, SHARES = 16 };
+	const Target *first = e->code[0].variant->target;
 	for (int v = 0; v < e->variants; v++) {
 		const VariantCode *code = &e->code[v];
 		const Target *t = code->variant->target;
 		int n = code->end - code->first, some = MAX(LEAST, MIN(MOST, n / SHARES));
-		some = t->text ? MAX(1, n) : some;
-		for (int k = code->first; k < code->end; k += some)
+		if (t->device)
+			PUSH(e->arena, e->batches, ((Batch){t, code->first, code->end, false}));
+		for (int k = code->first; k < code->end && !t->device; k += some)
 			PUSH(e->arena, e->batches,
 			     ((Batch){t, k, MIN(k + some, code->end), false}));
 	}
-	if (e->batches.count != 1)
-		PUSH(e->arena, e->batches, ((Batch){.target = e->code[0].variant->target}));
+	if (first->device || e->batches.count != 1)
+		PUSH(e->arena, e->batches,
+		     ((Batch){.target = first->device ? first->host : first}));
 	e->batches.at[e->batches.count - 1].tables = true;
 	e->part = NEWS(e->arena, Part, e->batches.count);
 }
 
-// Compiles all batches in this thread and others: `threads` in all, or as many as the system
+// Compiles some batches in this thread and others: `threads` in all, or as many as the system
 // allows. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers'
 // arenas to the caller's.
-static void compile_kernels(Emitter *e, int threads)
+static void compile_batches(Emitter *e, int from, int end, int threads)
 {
 	enum { STACK = 8 << 20 };
+	e->next = from;
+	e->end = end;
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	threads = MAX(1, MIN(threads, e->batches.count));
+	threads = MAX(1, MIN(threads, end - from));
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
@@ -252,7 +251,7 @@ static void compile_kernels(Emitter *e, int threads)
 	Catch *failure = NULL;
 	for (int i = 0; i < started; i++)
 		failure = c[i].failure.status ? &c[i].failure : failure;
-	for (int b = 0; b < e->batches.count && !failure; b++)
+	for (int b = from; b < end && !failure; b++)
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
 	for (int i = 0; i < threads; i++) {
 		LLVMDisposeTargetMachine(c[i].machine);
@@ -364,10 +363,18 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 	for (int v = 0; v < variants; v++)
 		e.code[v] = plan_code(&e, &variant[v]);
 	divide(&e);
-	compile_kernels(&e, options->threads);
-	object->kernels = e.code[0].count;
+	bool device = variant->target->device;
+	int parts = e.batches.count - device; // without the tables that hold the code of a device
+	compile_batches(&e, 0, parts, options->threads);
 	object->part = e.part;
-	object->parts = e.batches.count;
+	object->parts = parts;
+	if (device && !options->device_code) {
+		e.code[0].device = &e.part[0];
+		compile_batches(&e, parts, parts + 1, 1);
+		object->part = &e.part[parts];
+		object->parts = 1;
+	}
+	object->kernels = e.code[0].count;
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;
 	object->seconds = seconds_now() - start;

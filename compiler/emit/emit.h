@@ -6,12 +6,13 @@
 #include "abi.h"
 
 typedef struct Target Target;
-// "cpu" (this machine), "cpu:NAME" or "NAME", "cuda:sm_90", or a triple; `mask` switches host
-// features off ("-avx512f,...").
+// "cpu" (this machine), "cpu:NAME" or "NAME", "opencl", "cuda:sm_90", or a triple; `mask` switches
+// host features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
 const char *target_here(Arena *); // the triple of this system
 bool target_runs_here(const Target *);
-bool target_writes_text(const Target *);
+// Returns the device that runs the kernels, as in amos_model.device; NULL: a CPU.
+const char *target_device(const Target *);
 // Returns the targets that an object for all CPUs of `t` has code for, from the one with the fewest
 // features on; `narrow`: it has products of types narrower than f32. One, unless `t` is a triple of
 // a system.
@@ -27,7 +28,7 @@ const char *target_text(Arena *, const Target *); // a description for users
 const char *target_kind(Arena *, const Target *, bool narrow);
 
 typedef struct Part {
-	const char *bytes; // an ELF object; PTX text for cuda
+	const char *bytes; // an ELF object, or code of a device: PTX or SPIR-V
 	size_t count;
 } Part;
 
@@ -53,7 +54,8 @@ typedef struct EmitOptions {
 	const char *labels;               // amos_model.labels; NULL: unknown
 	int64_t batch;                    // amos_model.batch
 	const struct amos_template *file; // amos_model.file, by slots of the plans; NULL: none
-	bool weights; // put the slots' initial bytes into the object (ahead of time)
+	bool weights;     // put the slots' initial bytes into the object (ahead of time)
+	bool device_code; // emit only the code of the device, without the tables of the model
 } EmitOptions;
 
 // Emits one object for all variants of a program of `entries` entries, from the CPU with the fewest
@@ -94,6 +96,6 @@ Part join_parts(Arena *, const Object *, const char *symbol);
 // Writes an ar(5) archive of the object and the members of `runtime`, an archive of `count` bytes.
 void write_archive(const Part *object, const char *symbol, const char *runtime, size_t count,
                    FILE *to);
-void write_output(const Object *, const Output *); // an object file may be PTX
+void write_output(const Object *, const Output *); // an object file may be code of a device
 
 #endif

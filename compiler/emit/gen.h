@@ -165,17 +165,23 @@ struct TargetOps {                              // the hooks of a target
 	Value (*tile)(const Gen *, const Tile *);
 	void (*tile_begin)(Gen *, const Tile *);
 	void (*tile_end)(Gen *, const Tile *);
+	// On a GPU: the thread's number in its worker; a barrier that all its threads reach.
+	Value (*thread)(Gen *);
+	void (*all_threads)(Gen *);
+	// The bytes of a module: an object, or code of a device.
+	Part (*write)(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef);
 };
 
 struct Target {
 	const char *name, *triple, *cpu, *features;
 	const Machine *machine;
 	const TargetOps *ops;
-	bool text;     // assembly of one module, without the tables of the model
-	bool emulated; // its own instructions are calls of an emulator on the host
-	bool bare;     // no system loads the code: it is linked to fixed addresses
-	bool generic;  // for all CPUs of its architecture
-	bool exact;    // only for CPUs without the features that its class excludes
+	const char *device; // amos_model.device of a GPU; NULL: kernels are code of a CPU
+	const Target *host; // of a GPU: that of the model's tables
+	bool emulated;      // its own instructions are calls of an emulator on the host
+	bool bare;          // no system loads the code: it is linked to fixed addresses
+	bool generic;       // for all CPUs of its architecture
+	bool exact;         // only for CPUs without the features that its class excludes
 };
 
 // ---- values: at.c ---------------------------------------------------------------------
@@ -375,6 +381,7 @@ typedef struct VariantCode {
 	Entry *entry;
 	int first, end, count; // numbers of its kernels; kernels in its plans
 	int64_t local;         // bytes of local memory, the largest of all kernels
+	const Part *device;    // code of its kernels for a device; NULL: the object has it
 } VariantCode;
 
 // abi.c: everything in the object but the kernels: amos_model and what it points to.

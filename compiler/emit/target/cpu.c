@@ -61,6 +61,12 @@ static Value tile(const Gen *g, const Tile *t)
 	return t->matrix ? matrix_tile(g, t) : tile_function(g, t);
 }
 
+static Part write_object(Arena *arena, const Target *t, LLVMModuleRef module,
+                         LLVMTargetMachineRef machine)
+{
+	return target_code(arena, t, module, machine, LLVMObjectFile);
+}
+
 static const TargetOps vector_ops = {.begin = begin_launch,
                                      .pointer = pointer,
                                      .lane_loop = vector_loop,
@@ -71,7 +77,8 @@ static const TargetOps vector_ops = {.begin = begin_launch,
                                      .add_pairs = add_pairs,
                                      .tile = tile,
                                      .tile_begin = matrix_begin,
-                                     .tile_end = matrix_end};
+                                     .tile_end = matrix_end,
+                                     .write = write_object};
 
 // ---- CPUs and triples -----------------------------------------------------------------
 
@@ -259,7 +266,7 @@ bool target_runs_here(const Target *t)
 	for (char *one; runs && (one = next_feature(arena, &at));)
 		runs = *one != '+' || is_on(host->features, one + 1);
 	arena_free(arena);
-	return runs;
+	return runs || t->device; // its host is this one
 }
 
 const char *target_needs(Arena *arena, const Target *t)

@@ -1,10 +1,10 @@
-// nvptx.c: defines GPU targets: a worker is a block of threads, a lane is a thread.
+// nvptx.c: defines the targets of NVIDIA's GPUs.
 // "cuda:sm_90" gives PTX. "cuda:host" gives the same code for this machine, with calls of an
 // emulator, amos_gpu_..., for the instructions that only a GPU has.
 #include "target.h"
 #include <string.h>
 
-enum { THREADS = 256, WARP = 32, GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 };
+enum { WARP = 32, WARPS = THREADS / WARP, PTX_KERNEL = 71 };
 
 static Value special(Gen *g, const char *name, const char *emulated)
 {
@@ -23,60 +23,7 @@ static void barrier(Gen *g)
 	         NULL);
 }
 
-// ---- one thread of the worker ---------------------------------------------------------
-
-static void worker_barrier(Gen *g)
-{
-	if (!g->level->lanes)
-		barrier(g);
-}
-
-static Loop single_begin(Gen *g)
-{
-	if (g->level->lanes)
-		return (Loop){.outer = NULL};
-	barrier(g);
-	Loop single = loop_begin(g, thread_number(g), number(g, 1), THREADS);
-	g->level->lanes = true;
-	return single;
-}
-
-// Threads take the elements in turn.
-static void thread_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
-                        void *context)
-{
-	(void)unroll;
-	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
-	Loop loop = loop_begin(g, start, to, THREADS);
-	g->level->lanes = true;
-	Index unit = lane_index(g, loop.i, count, 1, NULL);
-	body(g, 1, &unit, context);
-	loop_end(g, &loop);
-}
-
 // ---- reductions across threads --------------------------------------------------------
-
-static LLVMTypeRef bits_of(Gen *g, Elem e)
-{
-	return LLVMIntTypeInContext(g->context, 8 * (unsigned)elems[e].bytes);
-}
-
-static Value to_bits(Gen *g, Elem e, Value v)
-{
-	if (e == E_b8)
-		return LLVMBuildZExt(g->b, v, g->i64, "");
-	v = LLVMBuildBitCast(g->b, v, bits_of(g, e), "");
-	return elems[e].bytes == 8 ? v : LLVMBuildZExt(g->b, v, g->i64, "");
-}
-
-static Value from_bits(Gen *g, Elem e, Value v)
-{
-	if (e == E_b8)
-		return LLVMBuildTrunc(g->b, v, g->i1, "");
-	if (elems[e].bytes < 8)
-		v = LLVMBuildTrunc(g->b, v, bits_of(g, e), "");
-	return LLVMBuildBitCast(g->b, v, elem_type(g, e), "");
-}
 
 static Value shuffle32(Gen *g, Value bits, int distance)
 {
@@ -89,30 +36,22 @@ static Value shuffle32(Gen *g, Value bits, int distance)
 // Returns the value of the thread at this XOR distance in the warp.
 static Value shuffle(Gen *g, Elem e, Value v, int distance)
 {
-	Value bits = to_bits(g, e, v);
+	Value bits = gpu_bits(g, e, v);
 	Value low = shuffle32(g, LLVMBuildTrunc(g->b, bits, g->i32, ""), distance);
 	bits = LLVMBuildZExt(g->b, low, g->i64, "");
 	if (elems[e].bytes == 8) {
-		Value high = LLVMBuildLShr(g->b, to_bits(g, e, v), number(g, 32), "");
+		Value high = LLVMBuildLShr(g->b, gpu_bits(g, e, v), number(g, 32), "");
 		high = shuffle32(g, LLVMBuildTrunc(g->b, high, g->i32, ""), distance);
 		high = LLVMBuildShl(g->b, LLVMBuildZExt(g->b, high, g->i64, ""), number(g, 32), "");
 		bits = LLVMBuildOr(g->b, bits, high, "");
 	}
-	return from_bits(g, e, bits);
+	return gpu_value(g, e, bits);
 }
 
-// Returns the address of entry i, one per warp, in memory that the worker's threads share.
-static Value shared_entry(Gen *g, Value i)
+// Returns the address of the entry of a warp in memory that the worker's threads share.
+static Value warp_entry(Gen *g, Value warp)
 {
-	LLVMTypeRef type = LLVMArrayType2(g->i64, THREADS / WARP);
-	Value shared = LLVMGetNamedGlobal(g->module, "amos_warps");
-	if (!shared) {
-		shared = LLVMAddGlobalInAddressSpace(g->module, type, "amos_warps", SHARED);
-		LLVMSetLinkage(shared, LLVMInternalLinkage);
-		LLVMSetInitializer(shared,
-		                   g->target->emulated ? LLVMConstNull(type) : LLVMGetUndef(type));
-	}
-	return LLVMBuildGEP2(g->b, g->i64, shared, &i, 1, "");
+	return gpu_shared(g, "amos_warps", WARPS, warp);
 }
 
 // Reduces within each warp by shuffles; then every thread reduces the warps' results, in one order.
@@ -122,11 +61,11 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
 	barrier(g);
-	LLVMBuildStore(g->b, to_bits(g, e, v), shared_entry(g, warp));
+	LLVMBuildStore(g->b, gpu_bits(g, e, v), warp_entry(g, warp));
 	barrier(g);
-	for (int w = 0; w < THREADS / WARP; w++) {
-		Value bits = LLVMBuildLoad2(g->b, g->i64, shared_entry(g, number(g, w)), "");
-		Value other = from_bits(g, e, bits);
+	for (int w = 0; w < WARPS; w++) {
+		Value bits = LLVMBuildLoad2(g->b, g->i64, warp_entry(g, number(g, w)), "");
+		Value other = gpu_value(g, e, bits);
 		v = w ? reduce_step(g, op, e, v, other) : other;
 	}
 	return v;
@@ -134,45 +73,62 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 
 // ---- kernels and targets --------------------------------------------------------------
 
-// void kernel(ptr buf): the worker's number is the block's.
+// Says how many threads a block has, which the runtime reads from the code.
+static void set_threads(Gen *g)
+{
+	LLVMMetadataRef part[] = {
+	    LLVMValueAsMetadata(g->function),
+	    LLVMMDStringInContext2(g->context, "maxntidx", strlen("maxntidx")),
+	    LLVMValueAsMetadata(LLVMConstInt(g->i32, THREADS, 0))};
+	LLVMMetadataRef all = LLVMMDNodeInContext2(g->context, part, COUNT(part));
+	LLVMAddNamedMetadataOperand(g->module, "nvvm.annotations",
+	                            LLVMMetadataAsValue(g->context, all));
+}
+
 static void begin_launch(Gen *g, const char *name)
 {
-	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), &g->ptr, 1, 0);
-	function_begin(g, name, type);
-	if (!g->target->emulated)
+	gpu_begin(g, name);
+	if (!g->target->emulated) {
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
-	g->buf = LLVMGetParam(g->function, 0);
+		set_threads(g);
+	}
 	g->worker = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
 }
 
-static LLVMTypeRef global_pointer(Gen *g)
+static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
+                         LLVMTargetMachineRef machine)
 {
-	return LLVMPointerTypeInContext(g->context, GLOBAL);
+	return target_code(arena, t, module, machine,
+	                   t->emulated ? LLVMObjectFile : LLVMAssemblyFile);
 }
 
-static void no_prefetch(Gen *g, Value from, Prefetch how)
-{
-	(void)g, (void)from, (void)how;
-}
+static const TargetOps cuda_ops = {.begin = begin_launch,
+                                   .pointer = gpu_pointer,
+                                   .lane_loop = gpu_lane_loop,
+                                   .reduce_lanes = reduce_threads,
+                                   .barrier = gpu_barrier,
+                                   .single_begin = gpu_single_begin,
+                                   .prefetch = gpu_prefetch,
+                                   .thread = thread_number,
+                                   .all_threads = barrier,
+                                   .write = write_module};
 
-static const TargetOps thread_ops = {.begin = begin_launch,
-                                     .pointer = global_pointer,
-                                     .lane_loop = thread_loop,
-                                     .reduce_lanes = reduce_threads,
-                                     .barrier = worker_barrier,
-                                     .single_begin = single_begin,
-                                     .prefetch = no_prefetch};
-
-// GPUs with the instructions that kernels use.
+// GPUs with the instructions that kernels use. A GPU runs code for older ones; OLDEST is the oldest
+// with a driver that is still maintained.
+#define OLDEST "sm_75"
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 
-Target *gpu_target(Arena *arena, const char *name, const Target *host)
+Target *cuda_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
 	bool emulated = !strcmp(name, "cuda:host");
-	*t = emulated ? *host : (Target){.triple = "nvptx64-nvidia-cuda", .features = "+ptx80"};
-	const char *gpu = name[4] ? name + strlen("cuda:") : "sm_90";
+	*t = emulated ? *host
+	              : (Target){.triple = "nvptx64-nvidia-cuda",
+	                         .features = "+ptx80",
+	                         .device = "cuda",
+	                         .host = host};
+	const char *gpu = name[4] ? name + strlen("cuda:") : OLDEST;
 	int known = FIND(gpu, gpus);
 	if (!emulated && known < 0) {
 		Text names = {.arena = arena};
@@ -184,8 +140,7 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
 	t->machine = machine_named("cuda");
-	t->ops = &thread_ops;
+	t->ops = &cuda_ops;
 	t->emulated = emulated;
-	t->text = !emulated;
 	return t;
 }

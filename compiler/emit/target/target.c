@@ -64,13 +64,28 @@ LLVMTargetMachineRef target_generator(const Target *t)
 	                               riscv ? LLVMCodeModelMedium : LLVMCodeModelSmall);
 }
 
+Part target_code(Arena *arena, const Target *t, LLVMModuleRef module, LLVMTargetMachineRef machine,
+                 LLVMCodeGenFileType kind)
+{
+	char *message = NULL;
+	LLVMMemoryBufferRef buffer;
+	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
+		bug("LLVM cannot emit for %s: %s", t->triple, message);
+	Part part = {.count = LLVMGetBufferSize(buffer)};
+	part.bytes = take_copy(arena, LLVMGetBufferStart(buffer), part.count + 1);
+	LLVMDisposeMemoryBuffer(buffer);
+	return part;
+}
+
 const Target *target_named(Arena *arena, const char *name, const char *mask)
 {
 	target_start();
 	if (!name || !strcmp(name, "cpu"))
 		return cpu_host(arena, mask);
 	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
-		return gpu_target(arena, name, cpu_host(arena, mask));
+		return cuda_target(arena, name, cpu_host(arena, mask));
+	if (!strcmp(name, "opencl"))
+		return opencl_target(arena, cpu_host(arena, mask));
 	if (!strcmp(name, "amx:host"))
 		return amx_emulated(arena);
 	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
@@ -83,13 +98,14 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	if (t)
 		return t;
 	fail("--target",
-	     "unsupported target '%s'; expected cpu, cuda:sm_90, an ELF triple (%s), or a CPU: %s",
+	     "unsupported target '%s'; expected cpu, opencl, cuda:sm_90, an ELF triple (%s), or a "
+	     "CPU: %s",
 	     name, triple_names(arena), cpu_names(arena));
 }
 
-bool target_writes_text(const Target *t)
+const char *target_device(const Target *t)
 {
-	return t->text;
+	return t->device;
 }
 
 Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef result, int n,
@@ -109,6 +125,8 @@ Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef resul
 
 const char *target_system(Arena *arena, const Target *t)
 {
+	if (t->host)
+		return target_system(arena, t->host);
 	const char *abi = strrchr(t->triple, '-'), *system = abi;
 	while (system > t->triple && system[-1] != '-')
 		system--;
@@ -125,8 +143,10 @@ const Machine *target_machine(const Target *t)
 
 const char *target_kind(Arena *arena, const Target *t, bool narrow)
 {
+	if (t->device)
+		return t->name;
 	const char *class = narrow ? t->machine->name : t->machine->plain;
-	return format(arena, "%s %s", t->triple, t->machine->threads > 1 ? t->cpu : class);
+	return format(arena, "%s %s", t->triple, class);
 }
 
 const char *target_text(Arena *arena, const Target *t)

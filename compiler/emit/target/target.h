@@ -3,7 +3,9 @@
 #define TARGET_H
 #include "gen.h"
 
-// target.c. Calls an intrinsic of the hardware or, for an emulated target, the function of the
+// target.c: the code of a module, by LLVM.
+Part target_code(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef, LLVMCodeGenFileType);
+// Calls an intrinsic of the hardware or, for an emulated target, the function of the
 // emulator by the other name.
 Value hardware(Gen *, const char *name, const char *emulated, LLVMTypeRef result, int n,
                Value *args);
@@ -24,7 +26,31 @@ Target *cpu_named(Arena *, const char *name, const char *cpu, const char *mask);
 Target *cpu_of_triple(Arena *, const char *triple, const char *mask); // NULL: unsupported
 const char *cpu_names(Arena *), *triple_names(Arena *);
 
-// nvptx.c. `host`: the target that runs the emulator.
-Target *gpu_target(Arena *, const char *name, const Target *host);
+// ---- gpu.c: hooks of all GPUs, where a worker is a block of threads, a lane is a thread
+
+enum { THREADS = 256, GLOBAL = 1, SHARED = 3 }; // of a worker; address spaces
+void gpu_begin(Gen *, const char *name);        // sets all but the worker
+LLVMTypeRef gpu_pointer(Gen *);
+void gpu_barrier(Gen *);
+Loop gpu_single_begin(Gen *);
+void gpu_lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *);
+void gpu_prefetch(Gen *, Value from, Prefetch); // nothing
+// Returns the address of entry i of `count` i64 in memory that the worker's threads share.
+Value gpu_shared(Gen *, const char *name, int64_t count, Value i);
+// A value as i64, and back.
+Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
+
+// ---- nvptx.c, opencl.c. `host`: the target that has the tables, or runs the emulator
+
+Target *cuda_target(Arena *, const char *name, const Target *host);
+Target *opencl_target(Arena *, const Target *host);
+
+// ---- spirv.c
+// Functions that a module may call: i64 of the thread's number in its block, and of the block's; a
+// barrier of the block.
+#define GPU_THREAD  "amos_thread"
+#define GPU_BLOCK   "amos_block"
+#define GPU_BARRIER "amos_barrier"
+Part spirv_of(Arena *, LLVMModuleRef);
 
 #endif

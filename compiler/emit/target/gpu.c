@@ -1,0 +1,90 @@
+// gpu.c: emits what all GPUs have in common: a worker is a block of threads, a lane is a thread.
+// A kernel has one argument, the table of addresses; the worker's number is the block's.
+#include "target.h"
+
+// ---- one thread of the worker ---------------------------------------------------------
+
+void gpu_barrier(Gen *g)
+{
+	if (!g->level->lanes)
+		g->ops->all_threads(g);
+}
+
+Loop gpu_single_begin(Gen *g)
+{
+	if (g->level->lanes)
+		return (Loop){.outer = NULL};
+	g->ops->all_threads(g);
+	Loop single = loop_begin(g, g->ops->thread(g), number(g, 1), THREADS);
+	g->level->lanes = true;
+	return single;
+}
+
+// Threads take the elements in turn.
+void gpu_lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
+                   void *context)
+{
+	(void)unroll;
+	Value start = LLVMBuildAdd(g->b, from, g->ops->thread(g), "");
+	Loop loop = loop_begin(g, start, to, THREADS);
+	g->level->lanes = true;
+	Index unit = lane_index(g, loop.i, count, 1, NULL);
+	body(g, 1, &unit, context);
+	loop_end(g, &loop);
+}
+
+// ---- values in memory that the worker's threads share ---------------------------------
+
+static LLVMTypeRef bits_of(Gen *g, Elem e)
+{
+	return LLVMIntTypeInContext(g->context, 8 * (unsigned)elems[e].bytes);
+}
+
+Value gpu_bits(Gen *g, Elem e, Value v)
+{
+	if (e == E_b8)
+		return LLVMBuildZExt(g->b, v, g->i64, "");
+	v = LLVMBuildBitCast(g->b, v, bits_of(g, e), "");
+	return elems[e].bytes == 8 ? v : LLVMBuildZExt(g->b, v, g->i64, "");
+}
+
+Value gpu_value(Gen *g, Elem e, Value v)
+{
+	if (e == E_b8)
+		return LLVMBuildTrunc(g->b, v, g->i1, "");
+	if (elems[e].bytes < 8)
+		v = LLVMBuildTrunc(g->b, v, bits_of(g, e), "");
+	return LLVMBuildBitCast(g->b, v, elem_type(g, e), "");
+}
+
+Value gpu_shared(Gen *g, const char *name, int64_t count, Value i)
+{
+	LLVMTypeRef type = LLVMArrayType2(g->i64, (uint64_t)count);
+	Value shared = LLVMGetNamedGlobal(g->module, name);
+	if (!shared) {
+		shared = LLVMAddGlobalInAddressSpace(g->module, type, name, SHARED);
+		LLVMSetLinkage(shared, LLVMInternalLinkage);
+		bool host = !g->target->device;
+		LLVMSetInitializer(shared, host ? LLVMConstNull(type) : LLVMGetUndef(type));
+	}
+	return LLVMBuildGEP2(g->b, g->i64, shared, &i, 1, "");
+}
+
+// ---- kernels --------------------------------------------------------------------------
+
+void gpu_begin(Gen *g, const char *name)
+{
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), &g->ptr, 1, 0);
+	function_begin(g, name, type);
+	g->buf = LLVMGetParam(g->function, 0);
+}
+
+LLVMTypeRef gpu_pointer(Gen *g)
+{
+	return LLVMPointerTypeInContext(g->context, GLOBAL);
+}
+
+void gpu_prefetch(Gen *g, Value from, Prefetch how)
+{
+	(void)g, (void)from, (void)how;
+}

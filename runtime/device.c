@@ -1,0 +1,179 @@
+// device.c: holds a model's code and memory on a device, and starts its launches.
+// Every launch has a table of addresses, which must live until it is done: they follow each other
+// in one block, and when that is full, the host waits for the launches so far and begins it again.
+#include "device.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLES = 1 << 17, BLOCKS = 3 }; // addresses in tables, if no more are needed; of memory
+
+struct code { // of a row
+	void *kernel;
+	int64_t threads;
+};
+
+struct amos_device {
+	const struct amos_driver *driver;
+	const struct amos_model *model;
+	void *open;
+	int64_t *first;    // by entry: its first row in `code`
+	struct code *code; // by row; loops have none
+	char *constants;
+	uint64_t *tables;
+	int64_t used, room; // of `tables`, in addresses
+	struct {
+		enum amos_sharing sharing;
+		void *at;
+	} block[BLOCKS];
+	int blocks;
+};
+
+static const struct amos_driver *const drivers[] = {&amos_opencl, &amos_cuda};
+
+static const struct amos_driver *driver_named(const char *name)
+{
+	for (int k = 0; k < COUNT(drivers); k++)
+		if (!strcmp(drivers[k]->name, name))
+			return drivers[k];
+	return NULL;
+}
+
+int amos_device_check(const char *name)
+{
+	void *device;
+	const struct amos_driver *driver = driver_named(name);
+	if (!driver)
+		return amos_fail(AMOS_INPUT, "this runtime runs no code for '%s'", name);
+	int status = driver->open(&device);
+	if (!status)
+		driver->close(device);
+	return status;
+}
+
+static void *allocate(struct amos_device *d, enum amos_sharing sharing, int64_t bytes)
+{
+	void *at = d->driver->allocate(d->open, sharing, bytes ? bytes : 1);
+	if (at) {
+		d->block[d->blocks].sharing = sharing;
+		d->block[d->blocks++].at = at;
+	}
+	return at;
+}
+
+char *amos_device_memory(struct amos_device *d, int64_t bytes)
+{
+	char *at = allocate(d, AMOS_SHARED, bytes);
+	return at ? memset(at, 0, (size_t)bytes) : NULL;
+}
+
+const char *amos_device_constants(const struct amos_device *d)
+{
+	return d->constants;
+}
+
+const char *amos_device_name(const struct amos_device *d)
+{
+	return d->driver->describe(d->open);
+}
+
+// ---- open and close -------------------------------------------------------------------
+
+static int find_code(struct amos_device *d)
+{
+	const struct amos_model *model = d->model;
+	for (int64_t e = 0; e < model->nentries; e++)
+		for (int64_t k = 0; k < model->entries[e].nkernels; k++) {
+			const struct amos_kernel *row = &model->entries[e].kernels[k];
+			struct code *code = &d->code[d->first[e] + k];
+			int status = row->loop ? AMOS_DONE
+			                       : d->driver->find(d->open, row->function,
+			                                         &code->kernel, &code->threads);
+			if (status)
+				return status;
+		}
+	return AMOS_DONE;
+}
+
+static int set_up(struct amos_device *d)
+{
+	const struct amos_model *model = d->model;
+	int64_t rows = 0, most = 0;
+	d->first = calloc((size_t)model->nentries + 1, sizeof *d->first);
+	if (!d->first)
+		return amos_no_memory(model->name);
+	for (int64_t e = 0; e < model->nentries; e++) {
+		const struct amos_entry *entry = &model->entries[e];
+		d->first[e] = rows;
+		rows += entry->nkernels;
+		for (int64_t k = 0; k < entry->nkernels; k++)
+			if (most < entry->kernels[k].noperands)
+				most = entry->kernels[k].noperands;
+	}
+	d->room = most > TABLES ? most : TABLES;
+	d->code = calloc((size_t)rows + 1, sizeof *d->code);
+	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->room);
+	d->constants = allocate(d, AMOS_SHARED, model->constant_bytes);
+	if (!d->code || !d->tables || !d->constants)
+		return amos_no_memory(model->name);
+	if (model->constant_bytes)
+		memcpy(d->constants, model->constants, (size_t)model->constant_bytes);
+	int status = d->driver->build(d->open, model->code, model->code_bytes);
+	return status ? status : find_code(d);
+}
+
+int amos_device_open(const struct amos_model *model, struct amos_device **to)
+{
+	const struct amos_driver *driver = driver_named(model->device);
+	*to = NULL;
+	if (!driver)
+		return amos_fail(AMOS_INPUT, "%s: this runtime runs no code for '%s'", model->name,
+		                 model->device);
+	struct amos_device *d = calloc(1, sizeof *d);
+	if (!d)
+		return amos_no_memory(model->name);
+	*d = (struct amos_device){.driver = driver, .model = model};
+	int status = driver->open(&d->open);
+	if (!status)
+		status = set_up(d);
+	if (status)
+		amos_device_close(d);
+	else
+		*to = d;
+	return status;
+}
+
+void amos_device_close(struct amos_device *d)
+{
+	if (!d)
+		return;
+	for (int k = 0; k < d->blocks; k++)
+		d->driver->release(d->open, d->block[k].sharing, d->block[k].at);
+	if (d->open)
+		d->driver->close(d->open);
+	free(d->first);
+	free(d->code);
+	free(d);
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+int amos_device_wait(struct amos_device *d)
+{
+	d->used = 0;
+	return d->driver->wait(d->open);
+}
+
+int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
+                       const struct amos_kernel *row, char *const *buf)
+{
+	const struct code *code =
+	    &d->code[d->first[entry - d->model->entries] + (row - entry->kernels)];
+	int status = d->used + row->noperands > d->room ? amos_device_wait(d) : AMOS_DONE;
+	if (status)
+		return status;
+	uint64_t *table = d->tables + d->used;
+	for (int64_t i = 0; i < row->noperands; i++)
+		table[i] = (uintptr_t)buf[i];
+	d->used += row->noperands;
+	return d->driver->launch(d->open, code->kernel, table, row->workers, code->threads);
+}

@@ -1,0 +1,48 @@
+// device.h: declares devices that run a model's kernels in place of the CPU, and their drivers.
+// A driver is a table of functions over a library that is opened at run time; nothing is linked.
+#ifndef AMOS_DEVICE_H
+#define AMOS_DEVICE_H
+#include "rt.h"
+
+enum amos_sharing {  // of memory, which host and device address alike
+	AMOS_SHARED, // each may use it while the other does not: it moves between them
+	AMOS_HOST,   // the host's: it may write while the device reads other bytes of it
+};
+
+// Functions that return int return AMOS_DONE, or AMOS_MACHINE with the driver's words. `device`:
+// what open() gave. Launches run in order, after launch() returns.
+struct amos_driver {
+	const char *name; // as amos_model.device
+	// Opens the best device of this machine. Fails if there is none, and says what is missing.
+	int (*open)(void **device);
+	void (*close)(void *device);
+	const char *(*describe)(void *device); // its name, for users and checkpoints
+	// NULL: no memory. Aligned to 64 bytes, not zeroed.
+	void *(*allocate)(void *device, enum amos_sharing, int64_t bytes);
+	void (*release)(void *device, enum amos_sharing, void *memory);
+	// Compiles the code of a model (amos_model.code).
+	int (*build)(void *device, const void *code, int64_t bytes);
+	// Finds a function of it, and the threads of its blocks. Closed with the device.
+	int (*find)(void *device, const char *function, void **kernel, int64_t *threads);
+	// Runs `blocks` blocks of a kernel. `table`: its argument, in AMOS_HOST memory, which must
+	// stay as it is until wait().
+	int (*launch)(void *device, void *kernel, const uint64_t *table, int64_t blocks,
+	              int64_t threads);
+	int (*wait)(void *device); // for all launches
+};
+extern const struct amos_driver amos_opencl, amos_cuda; // opencl.c, cuda.c
+
+// ---- device.c: a model on a device ----------------------------------------------------
+
+// Opens the device of the model and builds its code there.
+int amos_device_open(const struct amos_model *, struct amos_device **);
+void amos_device_close(struct amos_device *);                  // with its memory; NULL is allowed
+char *amos_device_memory(struct amos_device *, int64_t bytes); // shared, zeroed; NULL: no memory
+const char *amos_device_constants(const struct amos_device *); // copy of amos_model.constants
+// Starts a row of the entry; wait: until all that were started are done.
+int amos_device_launch(struct amos_device *, const struct amos_entry *, const struct amos_kernel *,
+                       char *const *buf);
+int amos_device_wait(struct amos_device *);
+const char *amos_device_name(const struct amos_device *);
+
+#endif

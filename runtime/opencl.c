@@ -1,0 +1,359 @@
+// opencl.c: runs kernels on a device of OpenCL that takes SPIR-V and shares memory with the host
+// (cl_intel_unified_shared_memory). A GPU is preferred to a CPU.
+// The library is opened at run time, and declared here as its specification has it: no header is
+// needed. Kernels find addresses in memory, so the driver is told that they use any block.
+#include "device.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { // numbers of the specification
+	DEVICE_TYPE = 0x1000,
+	DEVICE_ADDRESS_BITS = 0x100D,
+	DEVICE_SINGLE_FP_CONFIG = 0x101B,
+	DEVICE_NAME = 0x102B,
+	DEVICE_EXTENSIONS = 0x1030,
+	DEVICE_IL_VERSION = 0x105B,
+	DEVICE_HOST_MEMORY = 0x4190,
+	DEVICE_SHARED_MEMORY = 0x4192,
+	TYPE_GPU = 4,
+	CORRECTLY_ROUNDED = 1 << 7, // quotients and roots of f32
+	PROGRAM_BUILD_LOG = 0x1183,
+	KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
+	KERNEL_INDIRECT_HOST_ACCESS = 0x4200,
+	KERNEL_INDIRECT_SHARED_ACCESS = 0x4202,
+	PLATFORM = 0x1084, // property of a context
+};
+static const uint64_t ANY_TYPE = 0xFFFFFFFF;
+#define LIBRARY "libOpenCL.so.1"
+
+struct opencl {
+	void *library, *platform, *device, *context, *queue, *program;
+	char name[256];
+	void **kernels;
+	size_t count, room; // of them
+#define F(result, function, arguments) result(*function) arguments;
+#define X                              F
+#include "opencl.def"
+};
+
+// ---- errors ---------------------------------------------------------------------------
+
+static int failed(const struct opencl *d, int32_t error, const char *what)
+{
+	static const struct {
+		int32_t number;
+		const char *name;
+	} errors[] = {
+#define ERROR(number, name) {number, #name},
+#include "opencl.def"
+	};
+	const char *name = "an error of OpenCL";
+	for (int k = 0; k < COUNT(errors); k++)
+		if (errors[k].number == error)
+			name = errors[k].name;
+	bool memory = error == -4 || error == -5 || error == -6 || error == -61;
+	return amos_fail(AMOS_MACHINE, "%s: cannot %s: %s (%d)%s", *d->name ? d->name : "OpenCL",
+	                 what, name, (int)error, memory ? HELP "give a smaller --batch" : "");
+}
+
+// ---- a device -------------------------------------------------------------------------
+
+static uint64_t number_of(const struct opencl *d, void *device, uint32_t what)
+{
+	uint64_t number = 0;
+	return d->clGetDeviceInfo(device, what, sizeof number, &number, NULL) ? 0 : number;
+}
+
+// Returns a text of the device; to be freed. NULL: no memory, or no such text.
+static char *text_of(const struct opencl *d, void *device, uint32_t what)
+{
+	size_t bytes = 0;
+	if (d->clGetDeviceInfo(device, what, 0, NULL, &bytes))
+		return NULL;
+	char *text = calloc(1, bytes + 1);
+	if (text && d->clGetDeviceInfo(device, what, bytes, text, NULL))
+		*text = 0;
+	return text;
+}
+
+static bool has(const struct opencl *d, void *device, uint32_t list, const char *word)
+{
+	char *text = text_of(d, device, list);
+	bool is = text && strstr(text, word);
+	free(text);
+	return is;
+}
+
+// Returns what the device lacks; NULL: nothing.
+static const char *missing(const struct opencl *d, void *device)
+{
+	if (number_of(d, device, DEVICE_ADDRESS_BITS) != 64)
+		return "addresses of 64 bits";
+	if (!has(d, device, DEVICE_IL_VERSION, "SPIR-V"))
+		return "SPIR-V";
+	if (!has(d, device, DEVICE_EXTENSIONS, "cl_intel_unified_shared_memory") ||
+	    !(number_of(d, device, DEVICE_HOST_MEMORY) & 1) ||
+	    !(number_of(d, device, DEVICE_SHARED_MEMORY) & 1))
+		return "memory shared with the host (cl_intel_unified_shared_memory)";
+	return NULL;
+}
+
+enum { MOST = 64 }; // devices of a platform, and platforms
+
+// Takes the first device that lacks nothing, or a GPU after it. Appends what others lack to
+// `lacks`.
+static void choose(struct opencl *d, char *lacks, size_t room)
+{
+	void *platforms[MOST], *devices[MOST];
+	uint32_t nplatforms = 0, ndevices;
+	bool gpu = false;
+	if (d->clGetPlatformIDs(MOST, platforms, &nplatforms))
+		nplatforms = 0;
+	for (uint32_t p = 0; p < nplatforms && p < MOST; p++) {
+		ndevices = 0;
+		if (d->clGetDeviceIDs(platforms[p], ANY_TYPE, MOST, devices, &ndevices))
+			continue;
+		for (uint32_t k = 0; k < ndevices && k < MOST; k++) {
+			const char *lack = missing(d, devices[k]);
+			bool is_gpu = number_of(d, devices[k], DEVICE_TYPE) & TYPE_GPU;
+			char *name = text_of(d, devices[k], DEVICE_NAME);
+			size_t end = strlen(lacks);
+			if (lack)
+				snprintf(lacks + end, room - end, "%s%s has no %s", end ? "; " : "",
+				         name ? name : "a device", lack);
+			else if (!d->device || (is_gpu && !gpu)) {
+				d->platform = platforms[p];
+				d->device = devices[k];
+				snprintf(d->name, sizeof d->name, "%s", name ? name : "");
+				gpu = is_gpu;
+			}
+			free(name);
+		}
+	}
+}
+
+// ---- open and close -------------------------------------------------------------------
+
+static int find_functions(struct opencl *d)
+{
+#define F(result, function, arguments)                                                             \
+	*(void **)&d->function = dlsym(d->library, #function);                                     \
+	if (!d->function)                                                                          \
+		return amos_fail(AMOS_MACHINE,                                                     \
+		                 LIBRARY " has no " #function HELP "install OpenCL 2.1 or newer");
+#include "opencl.def"
+	return AMOS_DONE;
+}
+
+static int find_extensions(struct opencl *d)
+{
+#define X(result, function, arguments)                                                             \
+	*(void **)&d->function =                                                                   \
+	    d->clGetExtensionFunctionAddressForPlatform(d->platform, #function);                   \
+	if (!d->function)                                                                          \
+		return amos_fail(AMOS_MACHINE, "%s: its driver has no " #function, d->name);
+#include "opencl.def"
+	return AMOS_DONE;
+}
+
+static int open_device(struct opencl *d)
+{
+	char lacks[1024] = "";
+	int32_t error = 0;
+	int status = find_functions(d);
+	if (status)
+		return status;
+	choose(d, lacks, sizeof lacks);
+	if (!d->device && *lacks)
+		return amos_fail(AMOS_MACHINE,
+		                 "no device of OpenCL can run the kernels: %s" HELP
+		                 "install another driver",
+		                 lacks);
+	if (!d->device)
+		return amos_fail(AMOS_MACHINE,
+		                 "no device of OpenCL" HELP
+		                 "install the driver of the device: clinfo lists those that are "
+		                 "found");
+	status = find_extensions(d);
+	if (status)
+		return status;
+	const intptr_t properties[] = {PLATFORM, (intptr_t)d->platform, 0};
+	d->context = d->clCreateContext(properties, 1, &d->device, NULL, NULL, &error);
+	if (!d->context)
+		return failed(d, error, "open it");
+	d->queue = d->clCreateCommandQueueWithProperties(d->context, d->device, NULL, &error);
+	return d->queue ? AMOS_DONE : failed(d, error, "make a queue");
+}
+
+static void opencl_close(void *device)
+{
+	struct opencl *d = device;
+	for (size_t k = 0; k < d->count; k++)
+		d->clReleaseKernel(d->kernels[k]);
+	if (d->program)
+		d->clReleaseProgram(d->program);
+	if (d->queue)
+		d->clReleaseCommandQueue(d->queue);
+	if (d->context)
+		d->clReleaseContext(d->context);
+	free(d->kernels);
+	free(d); // drivers have threads and handlers of the process's end: the library stays
+}
+
+static int opencl_open(void **device)
+{
+	*device = NULL;
+	struct opencl *d = calloc(1, sizeof *d);
+	if (!d)
+		return amos_no_memory("OpenCL");
+	d->library = dlopen(LIBRARY, RTLD_NOW);
+	int status =
+	    d->library ? open_device(d)
+	               : amos_fail(AMOS_MACHINE, "cannot open " LIBRARY HELP
+	                                         "install OpenCL's loader (ocl-icd-libopencl1) and "
+	                                         "the driver of the device");
+	if (status)
+		opencl_close(d);
+	else
+		*device = d;
+	return status;
+}
+
+static const char *opencl_describe(void *device)
+{
+	return ((struct opencl *)device)->name;
+}
+
+// ---- memory ---------------------------------------------------------------------------
+
+static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
+{
+	struct opencl *d = device;
+	size_t size = (size_t)bytes;
+	int32_t error;
+	return sharing == AMOS_HOST
+	           ? d->clHostMemAllocINTEL(d->context, NULL, size, 0, &error)
+	           : d->clSharedMemAllocINTEL(d->context, d->device, NULL, size, 0, &error);
+}
+
+static void opencl_release(void *device, enum amos_sharing sharing, void *memory)
+{
+	(void)sharing;
+	struct opencl *d = device;
+	d->clMemBlockingFreeINTEL(d->context, memory);
+}
+
+// ---- code -----------------------------------------------------------------------------
+
+// Fails if the code needs a type of floats that the device lacks. SPIR-V begins with five words and
+// a list of capabilities.
+static int check_floats(const struct opencl *d, const uint32_t *word, int64_t words)
+{
+	enum { HEADER = 5, CAPABILITY = 2 << 16 | 17, FLOAT_16 = 9, FLOAT_64 = 10 };
+	for (int64_t k = HEADER; k + 1 < words && word[k] == CAPABILITY; k += 2) {
+		const char *lacks = word[k + 1] == FLOAT_64   ? "cl_khr_fp64"
+		                    : word[k + 1] == FLOAT_16 ? "cl_khr_fp16"
+		                                              : NULL;
+		if (lacks && !has(d, d->device, DEVICE_EXTENSIONS, lacks))
+			return amos_fail(AMOS_INPUT,
+			                 "%s: the model computes in %s, and the device does not "
+			                 "(%s)" HELP "give --precision f32",
+			                 d->name, word[k + 1] == FLOAT_64 ? "f64" : "f16", lacks);
+	}
+	return AMOS_DONE;
+}
+
+// The compiler's log is several lines; the first that speaks of an error says why.
+static int build_failed(const struct opencl *d, int32_t error)
+{
+	size_t bytes = 0;
+	d->clGetProgramBuildInfo(d->program, d->device, PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+	char *log = calloc(1, bytes + 1), what[600];
+	if (log)
+		d->clGetProgramBuildInfo(d->program, d->device, PROGRAM_BUILD_LOG, bytes, log,
+		                         NULL);
+	const char *why = log ? strstr(log, "rror") : NULL;
+	while (why && why > log && why[-1] != '\n')
+		why--;
+	int length = why ? (int)strcspn(why, "\n") : 0;
+	snprintf(what, sizeof what, "compile the kernels%s%.*s", length ? ": " : "", length,
+	         why ? why : "");
+	free(log);
+	return failed(d, error, what);
+}
+
+static int opencl_build(void *device, const void *code, int64_t bytes)
+{
+	struct opencl *d = device;
+	int32_t error = 0;
+	int status = check_floats(d, code, bytes / 4);
+	if (status)
+		return status;
+	d->program = d->clCreateProgramWithIL(d->context, code, (size_t)bytes, &error);
+	if (!d->program)
+		return failed(d, error, "read the kernels");
+	bool exact = number_of(d, d->device, DEVICE_SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED;
+	error =
+	    d->clBuildProgram(d->program, 1, &d->device,
+	                      exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "", NULL, NULL);
+	return error ? build_failed(d, error) : AMOS_DONE;
+}
+
+static int opencl_find(void *device, const char *function, void **kernel, int64_t *threads)
+{
+	struct opencl *d = device;
+	int32_t error = 0;
+	uint32_t yes = 1;
+	size_t size[3] = {0};
+	if (!amos_grow((void **)&d->kernels, &d->room, d->count + 1, sizeof *d->kernels))
+		return amos_no_memory(d->name);
+	*kernel = d->clCreateKernel(d->program, function, &error);
+	if (!*kernel)
+		return failed(d, error, "find a kernel");
+	d->kernels[d->count++] = *kernel;
+	if (!error)
+		error = d->clGetKernelWorkGroupInfo(
+		    *kernel, d->device, KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof size, size, NULL);
+	if (!error)
+		error =
+		    d->clSetKernelExecInfo(*kernel, KERNEL_INDIRECT_HOST_ACCESS, sizeof yes, &yes);
+	if (!error)
+		error = d->clSetKernelExecInfo(*kernel, KERNEL_INDIRECT_SHARED_ACCESS, sizeof yes,
+		                               &yes);
+	*threads = (int64_t)size[0];
+	return error ? failed(d, error, "prepare a kernel") : AMOS_DONE;
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+static int opencl_launch(void *device, void *kernel, const uint64_t *table, int64_t blocks,
+                         int64_t threads)
+{
+	struct opencl *d = device;
+	size_t all = (size_t)(blocks * threads), block = (size_t)threads;
+	int32_t error = d->clSetKernelArgMemPointerINTEL(kernel, 0, table);
+	if (!error)
+		error = d->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &all, &block, 0, NULL,
+		                                  NULL);
+	return error ? failed(d, error, "start a kernel") : AMOS_DONE;
+}
+
+static int opencl_wait(void *device)
+{
+	struct opencl *d = device;
+	int32_t error = d->clFinish(d->queue);
+	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
+}
+
+const struct amos_driver amos_opencl = {.name = "opencl",
+                                        .open = opencl_open,
+                                        .close = opencl_close,
+                                        .describe = opencl_describe,
+                                        .allocate = opencl_allocate,
+                                        .release = opencl_release,
+                                        .build = opencl_build,
+                                        .find = opencl_find,
+                                        .launch = opencl_launch,
+                                        .wait = opencl_wait};
