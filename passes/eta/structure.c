@@ -25,8 +25,11 @@ typedef enum Use {
 
 static const char *const names[NAMED] = {NULL, "query", "key", "value", "gate", "up", "candidate"};
 
-typedef struct Slots { // in ascending order
+enum { MERGED = 128 }; // parameters that a variable is made of, if its uses are theirs
+
+typedef struct Slots { // in ascending order; none if there would be more than MERGED
 	VEC(int) list;
+	bool many;
 } Slots;
 
 typedef struct Trace { // arrays by Ref, unless noted
@@ -40,6 +43,7 @@ typedef struct Trace { // arrays by Ref, unless noted
 	bool *product;  // summed by a contraction
 	Slots *below;   // of a variable: the parameters that it is made of
 	bool *later;    // by slot: a kernel or a table precedes one of its contractions
+	Table *known;   // the products that are listed
 	Structure *of;  // by slot
 } Trace;
 
@@ -205,7 +209,8 @@ static void find_uses(Trace *t)
 static void add_slots(Trace *t, Ref r, const Slots *more)
 {
 	Slots all = {0}, *own = &t->below[r];
-	for (int i = 0, k = 0; i < own->list.count || k < more->list.count;) {
+	all.many = own->many || more->many || own->list.count + more->list.count > MERGED;
+	for (int i = 0, k = 0; !all.many && (i < own->list.count || k < more->list.count);) {
 		int a = i < own->list.count ? own->list.at[i] : INT_MAX,
 		    b = k < more->list.count ? more->list.at[k] : INT_MAX;
 		PUSH(t->s->arena, all.list, MIN(a, b));
@@ -218,17 +223,12 @@ static void add_slots(Trace *t, Ref r, const Slots *more)
 static void add_product(Trace *t, int slot, Ref at, const char *kind, Ref other)
 {
 	const ScaleAnalysis *s = t->s;
-	Structure *of = &t->of[slot];
 	ParamProduct product = {label_of(s, at), kind,
 	                        other ? label_of(s, s->origin[other].moves) : NULL};
-	for (int i = 0; i < of->products.count; i++) {
-		const ParamProduct *old = &of->products.at[i];
-		if (!strcmp(old->node, product.node) && old->kind == kind &&
-		    (old->with == product.with ||
-		     (old->with && product.with && !strcmp(old->with, product.with))))
-			return;
-	}
-	PUSH(s->arena, of->products, product);
+	const char *with = product.with ? product.with : "";
+	const char *key = format(s->arena, "%d %s\n%s\n%s", slot, kind, product.node, with);
+	if (!(*table_cell_s(t->known, key))++)
+		PUSH(s->arena, t->of[slot].products, product);
 }
 
 static const char *product_kind(const Trace *t, Ref r, const Val *v, int k)
@@ -413,6 +413,7 @@ Structure *structures(ScaleAnalysis *s, const Inferred *inferred)
 	           NEWS(arena, bool, n),
 	           NEWS(arena, Slots, n),
 	           NEWS(arena, bool, s->g->slots.count + 1),
+	           table_new(arena),
 	           NEWS(arena, Structure, s->g->slots.count + 1)};
 	find_uses(&t);
 	find_products(&t);
