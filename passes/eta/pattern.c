@@ -393,19 +393,27 @@ bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
 	return false;
 }
 
-Ref normed_table(const ScaleAnalysis *s, Ref r)
+// The same below at most so many scales and biases.
+static Ref normed_below(const ScaleAnalysis *s, Ref r, int most)
 {
 	const Val *v = val(s->g, s->origin[r].views);
-	if (!is(s, r, VARIABLE) || !known(s, F_normed))
+	if (!is(s, r, VARIABLE))
 		return 0;
 	if (v->op == O_norm)
 		return v->in[0];
-	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_add); k++) {
-		Ref table = s->origin[v->in[1 - k]].slot >= 0 ? normed_table(s, v->in[k]) : 0;
+	for (int k = 0; k < 2 && most && (v->op == O_mul || v->op == O_add); k++) {
+		bool affine = s->origin[v->in[1 - k]].slot >= 0;
+		Ref table = affine ? normed_below(s, v->in[k], most - 1) : 0;
 		if (table)
 			return table;
 	}
 	return 0;
+}
+
+Ref normed_table(const ScaleAnalysis *s, Ref r)
+{
+	enum { AFFINE = 4 }; // a scale and a bias, perhaps again
+	return known(s, F_normed) ? normed_below(s, r, AFFINE) : 0;
 }
 
 int64_t weights_of(const ScaleAnalysis *s, const Val *v)

@@ -34,6 +34,7 @@ typedef struct Slots { // in ascending order; none if there would be more than M
 
 typedef struct Trace { // arrays by Ref, unless noted
 	ScaleAnalysis *s;
+	Arena *arena; // of all that is not kept
 	Use *use;
 	int64_t *head;  // elements of a head; 0: no heads. Of scores, the axis of the keys
 	bool *leads;    // leads to a kernel
@@ -44,6 +45,8 @@ typedef struct Trace { // arrays by Ref, unless noted
 	Slots *below;   // of a variable: the parameters that it is made of
 	bool *later;    // by slot: a kernel or a table precedes one of its contractions
 	Table *known;   // the products that are listed
+	Table *texts;   // of products; their numbers
+	uint64_t count; // of texts
 	Structure *of;  // by slot
 } Trace;
 
@@ -213,11 +216,19 @@ static void add_slots(Trace *t, Ref r, const Slots *more)
 	for (int i = 0, k = 0; !all.many && (i < own->list.count || k < more->list.count);) {
 		int a = i < own->list.count ? own->list.at[i] : INT_MAX,
 		    b = k < more->list.count ? more->list.at[k] : INT_MAX;
-		PUSH(t->s->arena, all.list, MIN(a, b));
+		PUSH(t->arena, all.list, MIN(a, b));
 		i += a <= b;
 		k += b <= a;
 	}
 	*own = all;
+}
+
+// Returns a number for a text, from 1.
+static uint32_t number_of(Trace *t, const char *text)
+{
+	uint64_t *cell = table_cell_s(t->texts, text);
+	*cell = *cell ? *cell : ++t->count;
+	return (uint32_t)*cell;
 }
 
 static void add_product(Trace *t, int slot, Ref at, const char *kind, Ref other)
@@ -225,9 +236,9 @@ static void add_product(Trace *t, int slot, Ref at, const char *kind, Ref other)
 	const ScaleAnalysis *s = t->s;
 	ParamProduct product = {label_of(s, at), kind,
 	                        other ? label_of(s, s->origin[other].moves) : NULL};
-	const char *with = product.with ? product.with : "";
-	const char *key = format(s->arena, "%d %s\n%s\n%s", slot, kind, product.node, with);
-	if (!(*table_cell_s(t->known, key))++)
+	const uint32_t key[] = {(uint32_t)slot, number_of(t, kind), number_of(t, product.node),
+	                        product.with ? number_of(t, product.with) : 0};
+	if (!(*table_cell(t->known, key, sizeof key))++)
 		PUSH(s->arena, t->of[slot].products, product);
 }
 
@@ -288,7 +299,7 @@ static void find_products(Trace *t)
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
 		if (v->op == O_slot && is(s, r, VARIABLE))
-			PUSH(s->arena, t->below[r].list, (int)v->attr->i[0]);
+			PUSH(t->arena, t->below[r].list, (int)v->attr->i[0]);
 		for (int k = 0; k < v->nin && s->live[r]; k++) {
 			t->depth[r] = MAX(t->depth[r], t->depth[v->in[k]]);
 			t->embedded[r] |= t->embedded[v->in[k]];
@@ -401,9 +412,10 @@ static void find_groups(const ScaleAnalysis *s, const Inferred *inferred, Struct
 
 Structure *structures(ScaleAnalysis *s, const Inferred *inferred)
 {
-	Arena *arena = s->arena;
+	Arena *arena = arena_new();
 	int n = s->g->nval;
 	Trace t = {s,
+	           arena,
 	           NEWS(arena, Use, n),
 	           NEWS(arena, int64_t, n),
 	           NEWS(arena, bool, n),
@@ -414,7 +426,9 @@ Structure *structures(ScaleAnalysis *s, const Inferred *inferred)
 	           NEWS(arena, Slots, n),
 	           NEWS(arena, bool, s->g->slots.count + 1),
 	           table_new(arena),
-	           NEWS(arena, Structure, s->g->slots.count + 1)};
+	           table_lent(arena),
+	           0,
+	           NEWS(s->arena, Structure, s->g->slots.count + 1)};
 	find_uses(&t);
 	find_products(&t);
 	for (int i = 0; i < s->g->slots.count; i++) {
@@ -428,5 +442,6 @@ Structure *structures(ScaleAnalysis *s, const Inferred *inferred)
 			find_pieces(&t, &inferred[i], i, of);
 		find_groups(s, &inferred[i], of);
 	}
+	arena_free(arena);
 	return t.of;
 }

@@ -170,16 +170,17 @@ static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *sha
 // Returns the number that the options give to an input; NULL: none, or it is a dimension's.
 static const Bind *bound_value(const Reader *r, const char *name)
 {
-	for (int i = 0; i < r->model->inputs.count; i++)
+	const Bind *bound = NULL;
+	for (int i = 0; i < r->options->nvalue && !bound; i++)
+		if (!strcmp(r->options->value[i].name, name))
+			bound = &r->options->value[i];
+	for (int i = 0; i < r->model->inputs.count && bound; i++)
 		for (int a = 0; a < r->model->inputs.at[i].rank; a++) {
 			const char *dimension = r->model->inputs.at[i].dim[a].name;
 			if (dimension && !strcmp(dimension, name))
 				return NULL;
 		}
-	for (int i = 0; i < r->options->nvalue; i++)
-		if (!strcmp(r->options->value[i].name, name))
-			return &r->options->value[i];
-	return NULL;
+	return bound;
 }
 
 static Ref bound_input(Reader *r, const Input *in, const Shape *shape, int64_t value)
