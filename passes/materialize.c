@@ -9,7 +9,7 @@ enum {
 	AGAIN = 24,    // largest weight of an expression that is recomputed rather than stored
 	PANEL = 8,     // the same, if a dot packs it or a map broadcasts it, perhaps repeatedly
 	PIECE = 4,     // weight of a pad or concat
-	PIECES = 200,  // weight from which a concat is stored: each reader has code for all pieces
+	PIECES = 100,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
 	SMALL = 64,    // elements of a window whose reduction is an expression
 	VAST =
