@@ -1,4 +1,4 @@
-// half.c: converts double to the two types of 16-bit floats.
+// half.c: converts double to f16 and bf16.
 #include "common.h"
 #include <math.h>
 #include <string.h>

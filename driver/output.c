@@ -147,7 +147,6 @@ static void check_freestanding(const Session *session, const char *path)
 
 void check_output(Session *session, const char *path)
 {
-
 	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
 		PUSH(session->arena, session->choices,
 		     ((Choice){OPT_target, target_here(session->arena)}));

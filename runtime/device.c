@@ -43,7 +43,7 @@ int amos_device_check(const char *name)
 	void *device;
 	const struct amos_driver *driver = driver_named(name);
 	if (!driver)
-		return amos_fail(AMOS_INPUT, "this runtime runs no code for '%s'", name);
+		return amos_fail(AMOS_INPUT, "this runtime does not support the device '%s'", name);
 	int status = driver->open(&device);
 	if (!status)
 		driver->close(device);
@@ -126,8 +126,8 @@ int amos_device_open(const struct amos_model *model, struct amos_device **to)
 	const struct amos_driver *driver = driver_named(model->device);
 	*to = NULL;
 	if (!driver)
-		return amos_fail(AMOS_INPUT, "%s: this runtime runs no code for '%s'", model->name,
-		                 model->device);
+		return amos_fail(AMOS_INPUT, "%s: this runtime does not support the device '%s'",
+		                 model->name, model->device);
 	struct amos_device *d = calloc(1, sizeof *d);
 	if (!d)
 		return amos_no_memory(model->name);

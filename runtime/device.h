@@ -5,8 +5,8 @@
 #include "rt.h"
 
 enum amos_sharing {  // of memory, which host and device address alike
-	AMOS_SHARED, // each may use it while the other does not: it moves between them
-	AMOS_HOST,   // the host's: it may write while the device reads other bytes of it
+	AMOS_SHARED, // used by host and device in turns; migrates between them
+	AMOS_HOST,   // in host memory; the host may write parts while the device reads others
 };
 
 // Functions that return int return AMOS_DONE, or AMOS_MACHINE with the driver's words. `device`:

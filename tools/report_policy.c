@@ -60,6 +60,8 @@ static bool has_role(const json_t *row, const char *role)
 	return !strcmp(text_at(row, "role"), role);
 }
 
+enum { POLICY_SCHEMA = 1 }; // of docs/policy.schema.json
+
 typedef struct Stack {                // the matrices of a kernel
 	int64_t count, rows, columns; // rows: outputs, columns: inputs, of each
 	bool split;                   // the groups divide an axis of inputs
@@ -433,10 +435,10 @@ json_t *make_policy(Session *session, const char *name, const Report *report, co
 		json_decref(own);
 		json_array_append_new(params, made);
 	}
-	return keep_json(session,
-	                 json_pack("{ss ss ss? ss sO}", "model", text_at(report->json, "model"),
-	                           "for", name, "base", base ? text_at(base->json, "model") : NULL,
-	                           "title", target->title, "params", params));
+	return keep_json(session, json_pack("{si ss ss ss? ss sO}", "schema", POLICY_SCHEMA,
+	                                    "model", text_at(report->json, "model"), "for", name,
+	                                    "base", base ? text_at(base->json, "model") : NULL,
+	                                    "title", target->title, "params", params));
 }
 
 // ---- text ----------------------------------------------------------------------------------
@@ -535,22 +537,11 @@ static void print_python(const json_t *value)
 	}
 }
 
-static void print_policy_code(Arena *arena, const json_t *policy, const char *language)
+static void print_policy_rows(const json_t *policy)
 {
-	static const char mark[] = "POLICY = {}\n";
-	const char *file = format(arena, "%s.%s.py", text_at(policy, "for"), language), *at = NULL;
-	const char *text = NULL;
 	size_t i;
 	json_t *row;
-	for (int k = 0; k < policy_npages && !text; k++)
-		text = strcmp(policy_pages[k].name, file) ? NULL : policy_pages[k].text;
-	at = text ? strstr(text, mark) : NULL;
-	if (!at)
-		bug("no %s", file);
-	printf("# %s: %s, by amosc.\n", text_at(policy, "model"), text_at(policy, "title"));
-	if (*text_at(policy, "base"))
-		printf("# Relative to %s.\n", text_at(policy, "base"));
-	printf("%.*sPOLICY = {\n", (int)(at - text), text);
+	puts("POLICY = {");
 	json_array_foreach (json_object_get(policy, "params"), i, row) {
 		json_t *own = json_copy(row);
 		fputs("    ", stdout);
@@ -561,7 +552,37 @@ static void print_policy_code(Arena *arena, const json_t *policy, const char *la
 		puts(",");
 		json_decref(own);
 	}
-	printf("}\n%s", at + strlen(mark));
+	puts("}");
+}
+
+// Prints the page of a name in a language, with the policy and other pages at its marks.
+static void print_policy_page(Arena *arena, const json_t *policy, const char *name,
+                              const char *language)
+{
+	static const char mark[] = "POLICY = {}", include[] = "# include ";
+	const char *file = format(arena, "%s.%s.py", name, language), *text = NULL;
+	for (int k = 0; k < policy_npages && !text; k++)
+		text = strcmp(policy_pages[k].name, file) ? NULL : policy_pages[k].text;
+	if (!text)
+		bug("no %s", file);
+	for (const char *end; *text; text = end + 1) {
+		end = strchr(text, '\n');
+		const char *line = format(arena, "%.*s", (int)(end - text), text);
+		if (!strcmp(line, mark))
+			print_policy_rows(policy);
+		else if (!strncmp(line, include, strlen(include)))
+			print_policy_page(arena, policy, line + strlen(include), language);
+		else
+			puts(line);
+	}
+}
+
+static void print_policy_code(Arena *arena, const json_t *policy, const char *language)
+{
+	printf("# %s: %s, by amosc.\n", text_at(policy, "model"), text_at(policy, "title"));
+	if (*text_at(policy, "base"))
+		printf("# Relative to %s.\n", text_at(policy, "base"));
+	print_policy_page(arena, policy, text_at(policy, "for"), language);
 }
 
 void print_policy(Session *session, const json_t *policy)

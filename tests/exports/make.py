@@ -7,6 +7,7 @@ import inspect, math, sys
 import onnx, onnx_ir as ir, torch
 from torch import nn
 import torch.nn.functional as F
+from outside import move_weights
 
 class Attention(nn.Module):
     def __init__(self, d, heads, rope=False, rpe=0):
@@ -300,16 +301,7 @@ def strip(path, outside):
         for key, value in kept:
             node.metadata_props.add(key=key, value=value)
     if outside:
-        end = 0
-        for t in m.graph.initializer:
-            if t.data_type != 1 or len(t.raw_data) < 16:
-                continue
-            size = len(t.raw_data)
-            t.ClearField('raw_data')
-            t.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (('location', 'weights.bin'), ('offset', end), ('length', size)):
-                t.external_data.add(key=key, value=str(value))
-            end += size + -size % 64
+        move_weights(m, 'weights.bin')
     onnx.save(m, path)
 
 

@@ -3,6 +3,7 @@ multipliers that microsoft/mup gives their parameters (multipliers.json).
     pip install torch==2.13.0 onnx onnxscript mup==1.0.0 pyyaml && python3 make.py
 Weights are cut off into zeros.bin, which is not kept: nothing reads them, and the tests put a file of zeros in its place."""
 import json
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,9 @@ import onnx
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'exports'))
+from outside import move_weights
 
 BASE, WIDTHS = 16, (16, 32, 64, 128)
 
@@ -143,7 +147,6 @@ NETS = {  # of the width, the class of the readout, and that of a tied one
 
 def cut_off(path):
     model = onnx.load(path)
-    end = 0
     for node in model.graph.node:
         node.doc_string = ''
         kept = [p for p in node.metadata_props if p.key in ('pkg.torch.onnx.fx_node', 'pkg.torch.onnx.name_scopes')]
@@ -152,15 +155,7 @@ def cut_off(path):
         for key, value in kept:
             node.metadata_props.add(key=key, value=value)
     del model.graph.value_info[:]
-    for t in model.graph.initializer:
-        if t.data_type != 1 or len(t.raw_data) < 16:
-            continue
-        size = len(t.raw_data)
-        t.ClearField('raw_data')
-        t.data_location = onnx.TensorProto.EXTERNAL
-        for key, value in (('location', 'zeros.bin'), ('offset', end), ('length', size)):
-            t.external_data.add(key=key, value=str(value))
-        end += size + -size % 64
+    end = move_weights(model, 'zeros.bin')
     with open(path, 'wb') as f:
         f.write(model.SerializeToString())
     return end
