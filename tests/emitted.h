@@ -12,7 +12,8 @@ Graph *read_graph(Arena *, const char *path);
 // the slots' types.
 Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
 // True without a mask, or if one, such as "-avx2,-fma", takes a feature from this CPU: any other
-// mask would only repeat what was tested.
+// mask would only repeat what was tested. With sanitizers, which see the compiler and not what it
+// emits, only without a mask.
 bool mask_applies(Arena *, const char *mask);
 typedef int Launcher(const struct amos_run *, const struct amos_kernel *, char *const *buf);
 Launcher plain_launch;  // runs workers in order, the last first

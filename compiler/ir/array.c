@@ -100,7 +100,7 @@ Array array_from(Arena *arena, Elem elem, const Shape *shape, const void *bytes)
 {
 	Array array = array_new(arena, elem, shape);
 	Val v = {.type = elem, .data = bytes};
-	for (int64_t i = 0; i < count_of(shape); i++) {
+	for (int64_t i = 0, n = count_of(shape); i < n; i++) {
 		if (is_float(elem))
 			array.f[i] = const_at(&v, i);
 		else
@@ -118,7 +118,7 @@ Array slot_start(Arena *arena, const Slot *slot)
 
 void array_to(const Array *array, void *bytes)
 {
-	for (int64_t i = 0; i < count_of(&array->shape); i++) {
+	for (int64_t i = 0, n = count_of(&array->shape); i < n; i++) {
 		switch (array->type) {
 		case E_f64:
 			((double *)bytes)[i] = array->f[i];

@@ -34,7 +34,7 @@ double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t posi
 
 static void copy_elements(Array *to, int64_t first, const Array *from)
 {
-	for (int64_t i = 0; i < count_of(&from->shape); i++)
+	for (int64_t i = 0, n = count_of(&from->shape); i < n; i++)
 		copy_element(to, first + i, from, i);
 }
 
@@ -136,10 +136,10 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 		return out;
 	switch (prims[op].cls) {
 	case C_leaf:
-		for (int64_t i = 0; op == O_rand && i < count_of(shape); i++)
+		for (int64_t i = 0; op == O_rand && i < count; i++)
 			out.f[i] = random_uniform((uint64_t)in[0].i[0], (uint64_t)in[1].i[0],
 			                          (uint64_t)attr->i[0], (uint64_t)i);
-		for (int64_t i = 0; op == O_iota && i < count_of(shape); next_index(shape, at))
+		for (int64_t i = 0; op == O_iota && i < count; next_index(shape, at))
 			out.i[i++] = at[attr->i[0]];
 		break;
 	case C_map:

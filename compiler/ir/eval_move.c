@@ -38,9 +38,9 @@ static bool is_inside(const Source *s, int a, const Shape *from)
 }
 
 // Copies a line of the result, along its last axis, along which one axis of the operand moves by
-// `step`, or none (-1).
+// `step`, or none (-1), by 0.
 static void move_line(Array *out, int64_t to, int64_t length, double fill, const Array *in,
-                      Source *s, int axis, int64_t step)
+                      const Source *s, int axis, int64_t step)
 {
 	int64_t stride[RANK], first = 0;
 	bool inside = true;
@@ -50,14 +50,14 @@ static void move_line(Array *out, int64_t to, int64_t length, double fill, const
 			inside &= is_inside(s, a, &in->shape);
 			first += s->index[a] / s->up[a] * stride[a];
 		}
-	for (int64_t j = 0; j < length; j++) {
-		int64_t along = axis < 0 ? 0 : s->index[axis] / s->up[axis] * stride[axis];
-		if (inside && (axis < 0 || is_inside(s, axis, &in->shape)))
-			copy_element(out, to + j, in, first + along);
+	int64_t index = axis < 0 ? 0 : s->index[axis], up = axis < 0 ? 1 : s->up[axis],
+	        dim = axis < 0 ? 1 : in->shape.dim[axis], apart = axis < 0 ? 0 : stride[axis];
+	for (int64_t j = 0; j < length; j++, index += step) {
+		int64_t i = up == 1 ? index : index / up;
+		if (inside && index >= 0 && i < dim && i * up == index)
+			copy_element(out, to + j, in, first + i * apart);
 		else
 			set_float(out, to + j, fill);
-		if (axis >= 0)
-			s->index[axis] += step;
 	}
 }
 
@@ -105,7 +105,7 @@ void eval_move(Op op, const Attr *attr, Array *out, int nin, const Array *in)
 	else if (op != O_reshape)
 		copy_lines(op, attr, out, in);
 	else
-		for (int64_t i = 0; i < count_of(&out->shape); i++)
+		for (int64_t i = 0, n = count_of(&out->shape); i < n; i++)
 			copy_element(out, i, in, i);
 }
 
@@ -116,12 +116,12 @@ void eval_index(Op op, const Attr *attr, Array *out, const Array *in)
 	static const Op modes[] = {O_const, O_add, O_mul, O_min, O_max};
 	const Shape *x = &in[0].shape, *picked = op == O_gather ? &out->shape : &in[2].shape;
 	int axis = (int)attr->i[0], wide = in[1].shape.rank;
-	int64_t at[RANK] = {0}, stride[RANK], index_stride[RANK];
+	int64_t at[RANK] = {0}, stride[RANK], index_stride[RANK], count = count_of(picked);
 	row_strides(x, stride);
 	row_strides(&in[1].shape, index_stride);
-	for (int64_t i = 0; op == O_scatter && i < count_of(x); i++)
+	for (int64_t i = 0, n = count_of(x); op == O_scatter && i < n; i++)
 		copy_element(out, i, &in[0], i);
-	for (int64_t i = 0; i < count_of(picked); i++, next_index(picked, at)) {
+	for (int64_t i = 0; i < count; i++, next_index(picked, at)) {
 		int64_t index = in[1].i[element_offset(wide, at + axis, index_stride)];
 		if (index < 0 || index >= x->dim[axis])
 			fail(prims[op].name, "index out of range of an axis of size %lld",

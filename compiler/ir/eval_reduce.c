@@ -51,7 +51,7 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 	Shape lines = lines_of(&in->shape, &length);
 	bool extreme = op == O_amax || op == O_amin; // starts with any of its elements
 	broadcast_strides(&out->shape, in->shape.rank, stride);
-	for (int64_t k = 0; k < count_of(&out->shape); k++)
+	for (int64_t k = 0, n = count_of(&out->shape); k < n; k++)
 		set_float(out, k, op == O_prod);
 	for (; extreme && i < count; i++, next_index(&in->shape, at))
 		copy_element(out, element_offset(in->shape.rank, at, stride), in, i);
@@ -65,19 +65,21 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 void eval_dot(Array *out, const Array *a, const Array *b)
 {
 	int r = out->shape.rank;
-	int64_t sa[RANK], sb[RANK], at[RANK] = {0}, i = 0, own[RANK];
+	int64_t sa[RANK], sb[RANK], at[RANK] = {0}, own[RANK], columns;
 	int64_t depth = a->shape.dim[r - 1];
+	Shape lines = lines_of(&out->shape, &columns);
+	double *line = out->f; // zeros
 	broadcast_strides(&a->shape, r, sa);
 	broadcast_strides(&b->shape, r, sb);
 	row_strides(&b->shape, own);
 	int64_t down = own[r - 2];
-	sa[r - 1] = sb[r - 2] = 0;
+	sb[r - 2] = 0;
 	do {
-		const double *x = a->f + element_offset(r, at, sa),
-		             *y = b->f + element_offset(r, at, sb);
-		double sum = 0;
+		const double *x = a->f + element_offset(lines.rank, at, sa),
+		             *y = b->f + element_offset(lines.rank, at, sb);
 		for (int64_t k = 0; k < depth; k++)
-			sum += x[k] * y[k * down];
-		out->f[i++] = sum;
-	} while (next_index(&out->shape, at));
+			for (int64_t j = 0; j < columns; j++)
+				line[j] += x[k] * y[k * down + j];
+		line += columns;
+	} while (next_index(&lines, at));
 }
