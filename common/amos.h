@@ -182,6 +182,12 @@ AMOS_API int64_t amos_steps(const struct amos *m);
  * negative or not finite; AMOS_USAGE: the model trains no parameter. */
 AMOS_API int amos_set_rate(struct amos *m, double factor);
 AMOS_API double amos_rate(const struct amos *m);
+/* Sets the number of updates of the run, from the first: needed before the first if the model was
+ * built with a `--schedule` that ends, or with AdEMAMix. amos_fit() sets it. Checkpoints keep it,
+ * as the state "amos.steps". It may change as long as no update so far depends on it: before the
+ * first, and with the trapezoid before its cooldown. AMOS_INPUT: it is less than 1, or changes too
+ * late; AMOS_USAGE: the model does not need it. */
+AMOS_API int amos_set_steps(struct amos *m, int64_t n);
 /* Returns a metric of the last call of amos_evaluate(), amos_step() or amos_gradient(): "loss", or
  * "accuracy" if the loss is a cross entropy. NaN: there is none. */
 AMOS_API double amos_metric(const struct amos *m, const char *name);

@@ -116,8 +116,9 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 #include "optimizers.def"
 #undef HYPER
 	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},   {OPT_eta, "eta", NULL},
-	    {OPT_range, "eta", NULL}, {OPT_slots, "eta", NULL}, {OPT_convention, "eta", NULL}};
+	    {OPT_range, "eta", NULL}, {OPT_slots, "over", NULL}, {OPT_convention, "eta", NULL}};
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
+	opt.schedule = choice(session, OPT_schedule, NULL);
 	opt.labels = loss ? count_labels(loss, part_labels, data) : (Labels){0};
 #define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);
 #include "optimizers.def"
@@ -129,12 +130,17 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 	opt_defaults(session->arena, &opt);
 	// an option without an operand in the optimizer's definition is meant for another optimizer
 	for (int i = COUNT(rows); i-- > 0;) {
-		bool uses = rows[i].option == OPT_warmup || opt_uses(opt.name, rows[i].operand);
+		bool scheduled = of_schedule(rows[i].operand);
+		bool uses = scheduled ? schedule_uses(opt.schedule, rows[i].operand)
+		                      : opt_uses(opt.name, rows[i].operand);
 		if (chosen(session, rows[i].option) && !uses)
-			bad_usage(session, format(session->arena, "--%s does nothing under %s%s%s",
-			                          long_name(session->arena, rows[i].option),
-			                          opt.name, rows[i].meant ? ": expected --" : "",
-			                          rows[i].meant ? rows[i].meant : ""));
+			bad_usage(session,
+			          format(session->arena, "--%s does nothing under %s%s%s%s",
+			                 long_name(session->arena, rows[i].option),
+			                 scheduled ? "schedule " : "",
+			                 scheduled ? opt.schedule : opt.name,
+			                 rows[i].meant ? ": expected --" : "",
+			                 rows[i].meant ? rows[i].meant : ""));
 	}
 	return opt;
 }

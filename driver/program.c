@@ -255,6 +255,12 @@ static void pass_eta(Program *p)
 	bool sized = !p->update_only || !p->standing; // else the number of labels is unknown
 	p->opt = optimizer(p->session, sized ? program_graph(p) : NULL, p->data);
 	p->note = p->opt.chosen;
+	if (p->update_only && opt_moves_point(p->opt.name))
+		fail("--update-only",
+		     "%s takes gradients at another point than the parameters, which a program "
+		     "that computes them does not have" HELP
+		     "build the complete model, or choose another --optimizer",
+		     p->opt.name);
 }
 
 double untrained_percent(const Model *m)

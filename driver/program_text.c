@@ -2,8 +2,9 @@
 //   program after PASS
 //   option NAME "VALUE"               as given, for later passes
 //   note "TEXT"                       also identity, labels: of the object
-//   optimizer NAME NUMBER=X ..        from pass eta up to pass step
-//   eta PARAMETER slots [..] = X axis K: N of X, ..     shape of the slots; the scale, by axis K
+//   optimizer NAME SCHEDULE NUMBER=X ..  from pass eta up to pass step
+//   eta PARAMETER ROLE slots [..] = X axis K: N of X, ..   shape of the slots; the scale, by axis K
+//     matrices axis K order [..]: [..] = X of [FROM,TO] .., ..   if the optimizer takes matrices
 //   entry NAME                        and its graph, or its plan
 // After the last pass, the size and hash of the object.
 #include "driver.h"
@@ -30,13 +31,31 @@ static void say_quoted(Text *t, const char *word, const char *text)
 		say(t, "%s %s\n", word, name_text(t->arena, text));
 }
 
+// The matrices: their shape, the scale, and their ranges of an axis.
+static void say_matrices(Text *t, const Matrices *all, int rank)
+{
+	say(t, " matrices axis %d order [", all->axis);
+	for (int a = 0; a < rank; a++)
+		say(t, a ? ",%d" : "%d", all->order[a]);
+	say(t, "]:");
+	for (int i = 0; i < all->n; i++) {
+		const Matrix *m = &all->at[i];
+		say(t, "%s [%lld,%lld,%lld] = %.17g of", i ? "," : "", (long long)m->count,
+		    (long long)m->rows, (long long)m->columns, m->eta);
+		for (int k = 0; k < m->nrange; k++)
+			say(t, " [%lld,%lld]", (long long)m->range[k].from,
+			    (long long)m->range[k].to);
+	}
+}
+
 // The optimizer; of each parameter its eta, one number, or one for each element of the axis along
 // which it differs.
 static void say_etas(Text *t, const Program *p)
 {
 	const Graph *g = program_graph(p);
 	const Opt *opt = &p->opt;
-	say(t, "optimizer %s accumulate=%lld", opt->name, (long long)opt->accumulate);
+	say(t, "optimizer %s %s accumulate=%lld", opt->name, opt->schedule,
+	    (long long)opt->accumulate);
 #define HYPER(name, ...) say(t, " " #name "=%.17g", opt->name);
 #define DERIVED          HYPER
 #include "optimizers.def"
@@ -47,7 +66,8 @@ static void say_etas(Text *t, const Program *p)
 		const Eta *eta = &p->eta[i];
 		if (g->slots.at[i].kind != S_param)
 			continue;
-		say(t, "eta %s slots [", name_text(t->arena, g->slots.at[i].name));
+		say(t, "eta %s %s slots [", name_text(t->arena, g->slots.at[i].name),
+		    name_text(t->arena, eta->role));
 		for (int a = 0; a < eta->slot.rank; a++)
 			say(t, a ? ",%lld" : "%lld", (long long)eta->slot.dim[a]);
 		say(t, "] = %.17g", eta->eta.value);
@@ -55,6 +75,8 @@ static void say_etas(Text *t, const Program *p)
 			say(t, "%s%lld of %.17g",
 			    k ? ", " : format(t->arena, " axis %d: ", eta->axis),
 			    (long long)eta->counts[k], eta->parts[k].eta.value);
+		if (opt_takes_matrices(opt->name) && eta->matrices->n)
+			say_matrices(t, eta->matrices, g->slots.at[i].shape.rank);
 		say(t, "\n");
 	}
 }
@@ -101,6 +123,7 @@ static void print_program(FILE *to, const Program *p)
 static void read_optimizer(Program *p, Lexer *l)
 {
 	p->opt = opt_named(lexer_name(l));
+	p->opt.schedule = lexer_name(l);
 	while (l->kind == T_name) {
 		const char *name = lexer_name(l);
 		lexer_expect(l, "=");
@@ -119,18 +142,77 @@ typedef struct Named { // an eta before its slot is known
 } Named;
 typedef VEC(Named) NamedEtas;
 
-static Named read_eta(Arena *arena, Lexer *l)
+static void read_dims(Lexer *l, int rank, Shape *shape)
 {
-	Named named = {.name = lexer_name(l)};
+	lexer_dims(l, shape);
+	if (shape->rank != rank)
+		fail(lexer_place(l), "expected %d numbers, found %d", rank, shape->rank);
+}
+
+static const Matrices *read_matrices(Arena *arena, Lexer *l)
+{
+	VEC(Matrix) list = {0};
+	Matrices *all = NEW(arena, Matrices);
+	Shape shape;
+	if (!lexer_take(l, "matrices"))
+		return all;
+	lexer_expect(l, "axis");
+	int64_t axis = lexer_count(l); // may be too large for an int
+	all->axis = (int)MIN(axis, RANK);
+	lexer_expect(l, "order");
+	lexer_dims(l, &shape);
+	for (int a = 0; a < shape.rank; a++)
+		all->order[a] = (int)MIN(shape.dim[a], RANK);
+	lexer_expect(l, ":");
+	do {
+		VEC(struct MatrixRange) ranges = {0};
+		read_dims(l, 3, &shape);
+		lexer_expect(l, "=");
+		Matrix m = {.count = shape.dim[0],
+		            .rows = shape.dim[1],
+		            .columns = shape.dim[2],
+		            .eta = lexer_number(l)};
+		lexer_expect(l, "of");
+		while (lexer_is(l, "[")) {
+			read_dims(l, 2, &shape);
+			PUSH(arena, ranges, ((struct MatrixRange){shape.dim[0], shape.dim[1]}));
+		}
+		m.range = ranges.at;
+		m.nrange = ranges.count;
+		PUSH(arena, list, m);
+	} while (lexer_take(l, ","));
+	all->at = list.at;
+	all->n = list.count;
+	return all;
+}
+
+// True if they are matrices of a parameter of this shape, and cover it.
+static bool are_matrices(const Matrices *all, const Shape *full)
+{
+	bool seen[RANK] = {0}, fit = !all->n || all->axis < full->rank;
+	int64_t size = all->n && fit ? full->dim[all->axis] : 0, others, covered = 0;
+	for (int a = 0; a < full->rank && all->n && fit; a++) {
+		fit = all->order[a] < full->rank && !seen[all->order[a]];
+		seen[fit ? all->order[a] : 0] = true;
+	}
+	for (int i = 0; i < all->n && fit; i++) {
+		const Matrix *m = &all->at[i];
+		int64_t own = 0;
+		for (int k = 0; k < m->nrange && fit; k++) {
+			fit = m->range[k].from < m->range[k].to && m->range[k].to <= size;
+			own += m->range[k].to - m->range[k].from;
+		}
+		others = size ? count_of(full) / size : 0;
+		fit &= count_of(&(Shape){3, {m->count, m->rows, m->columns}}) == own * others;
+		covered += own;
+	}
+	return fit && covered == size;
+}
+
+static void read_parts(Arena *arena, Lexer *l, Eta *eta)
+{
 	VEC(int64_t) counts = {0};
 	VEC(Eta) parts = {0};
-	Eta *eta = &named.eta;
-	lexer_expect(l, "slots");
-	lexer_dims(l, &eta->slot);
-	lexer_expect(l, "=");
-	eta->eta = surd_number(lexer_number(l));
-	if (!lexer_take(l, "axis"))
-		return named;
 	eta->axis = (int)lexer_number(l);
 	lexer_expect(l, ":");
 	do {
@@ -141,6 +223,20 @@ static Named read_eta(Arena *arena, Lexer *l)
 	eta->nparts = parts.count;
 	eta->counts = counts.at;
 	eta->parts = parts.at;
+}
+
+static Named read_eta(Arena *arena, Lexer *l)
+{
+	Named named = {.name = lexer_name(l)};
+	Eta *eta = &named.eta;
+	eta->role = lexer_name(l);
+	lexer_expect(l, "slots");
+	lexer_dims(l, &eta->slot);
+	lexer_expect(l, "=");
+	eta->eta = surd_number(lexer_number(l));
+	if (lexer_take(l, "axis"))
+		read_parts(arena, l, eta);
+	eta->matrices = read_matrices(arena, l);
 	return named;
 }
 
@@ -222,6 +318,8 @@ static Program *parse_program(Session *session, const char *where, const char *t
 		if (slot < 0)
 			fail("eta", "no slot is called %s", etas.at[i].name);
 		p->eta[slot] = etas.at[i].eta;
+		if (!are_matrices(p->eta[slot].matrices, &g->slots.at[slot].shape))
+			fail(etas.at[i].name, "its matrices do not fit its shape");
 	}
 	for (int i = 0; i < typed.choices.count; i++) {
 		const Choice *c = &typed.choices.at[i];

@@ -40,29 +40,20 @@ static json_t *axes_json(const bool *axis)
 }
 
 // Returns the pieces of a parameter: where its eta or its use changes along an axis.
-static json_t *pieces_json(const Eta *eta, const Shape *shape)
+static json_t *pieces_json(Arena *arena, const Eta *eta, const Shape *shape)
 {
-	const Structure *of = eta->structure;
+	int axis;
+	EtaPieces pieces = eta_pieces(arena, shape, eta, &axis);
 	json_t *list = json_array();
-	bool used = of->pieces.count && (!eta->nparts || eta->axis == of->axis);
-	if (!eta->nparts && !used)
-		return list;
-	int axis = eta->nparts ? eta->axis : of->axis, part = 0, piece = 0;
-	int64_t end = eta->nparts ? eta->counts[0] : shape->dim[axis];
-	for (int64_t from = 0, to; from < shape->dim[axis]; from = to) {
-		const Eta *own = eta->nparts ? &eta->parts[part] : eta;
-		const ParamPiece *use = used ? &of->pieces.at[piece] : NULL;
-		to = use ? MIN(end, use->to) : end;
-		bool all = use && use->from == from && use->to == to;
+	for (int i = 0; i < pieces.count; i++) {
+		const ParamPiece *piece = &pieces.at[i].piece;
+		const Eta *own = pieces.at[i].own;
 		json_array_append_new(list, json_pack("{si sI sI ss so ss ss? so}", "axis", axis,
-		                                      "from", (json_int_t)from, "to",
-		                                      (json_int_t)to, "role", own->role, "eta",
-		                                      number_json(own->eta.value), "formula",
-		                                      own->formula, "use", use ? use->use : of->use,
-		                                      "heads", count_json(all ? use->heads : 0)));
-		if (eta->nparts && to == end && part + 1 < eta->nparts)
-			end += eta->counts[++part];
-		piece += use && to == use->to;
+		                                      "from", (json_int_t)piece->from, "to",
+		                                      (json_int_t)piece->to, "role", own->role,
+		                                      "eta", number_json(own->eta.value), "formula",
+		                                      own->formula, "use", piece->use, "heads",
+		                                      count_json(piece->heads)));
 	}
 	return list;
 }
@@ -120,7 +111,7 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 	    "contracted", count_json(of->contracted), "groups", (json_int_t)of->groups,
 	    "group_axes", axes_json(of->group_axes), "depth", of->depth, "use", of->use, "heads",
 	    count_json(of->heads), "interleaved", (int)of->interleaved, "pieces",
-	    pieces_json(eta, &s->shape), "products", products_json(of));
+	    pieces_json(arena, eta, &s->shape), "products", products_json(of));
 }
 
 // ---- inputs and memory ----------------------------------------------------------------

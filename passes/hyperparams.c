@@ -4,8 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+// `name`: NULL: schedule_defaults() chooses it.
 static void choose(Text *rules, const char *name, double *x, double value, const char *rule)
 {
+	if (!name)
+		return;
 	if (!isnan(*x))
 		rule = "given";
 	else
@@ -81,13 +84,93 @@ static void amos_defaults(Opt *opt, Text *rules)
 	    opt->reach, opt->least);
 }
 
-static void usual_defaults(Opt *opt, Text *rules)
+static void row_defaults(Opt *opt, Text *rules, const char *why)
 {
 	const Opt *usual = &optimizer_named(opt->name)->usual;
 #define HYPER(name, kind, argument, label, text)                                                   \
-	choose(rules, label, &opt->name, usual->name, usual->name ? "common default" : NULL);
+	choose(rules, label, &opt->name, usual->name, usual->name ? why : NULL);
 #include "optimizers.def"
 #undef HYPER
+}
+
+static void usual_defaults(Opt *opt, Text *rules)
+{
+	row_defaults(opt, rules, "common default");
+}
+
+static void authors_defaults(Opt *opt, Text *rules)
+{
+	row_defaults(opt, rules, "the authors' default");
+}
+
+// Where gradients are taken at another point, so are the running statistics.
+static void point_defaults(Opt *opt, Text *rules)
+{
+	authors_defaults(opt, rules);
+	say(rules, "the loss of a step, and running statistics of BatchNormalization, are at the "
+	           "point where gradients are taken; evaluations and files have the average\n");
+}
+
+// ---- schedules ------------------------------------------------------------------------
+
+static double no_part(const Opt *opt)
+{
+	(void)opt;
+	return 0;
+}
+
+static double before_cooldown(const Opt *opt)
+{
+	return fmax(1 - opt->cooldown, 0);
+}
+
+static const Schedule schedules[] = {
+#define SCHEDULE(name, stable) {#name, stable},
+#include "optimizers.def"
+#undef SCHEDULE
+};
+
+const Schedule *schedule_named(const char *name)
+{
+	int i = FIND(name, schedules);
+	return i < 0 ? NULL : &schedules[i];
+}
+
+const char *schedule_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (int i = 0; i < COUNT(schedules); i++)
+		say(&names, "%s%s",
+		    i == 0                     ? ""
+		    : i < COUNT(schedules) - 1 ? ", "
+		                               : " or ",
+		    schedules[i].name);
+	return names.at;
+}
+
+bool of_schedule(const char *operand)
+{
+	bool uses = false;
+	for (int i = 0; i < COUNT(schedules); i++)
+		uses |= schedule_uses(schedules[i].name, operand);
+	return uses;
+}
+
+static void schedule_defaults(Opt *opt, Text *rules)
+{
+	static const double COOLDOWN = 0.2;
+	const Schedule *schedule = schedule_named(opt->schedule);
+	if (!schedule)
+		fail("--schedule", "unknown schedule '%s'; expected %s", opt->schedule,
+		     schedule_names(rules->arena));
+	opt->cooldown = isnan(opt->cooldown) ? COOLDOWN : opt->cooldown;
+	opt->final = isnan(opt->final) ? 0 : opt->final;
+	if (!schedule_uses(schedule->name, "steps"))
+		return;
+	say(rules, "schedule %s: to %.4g of the step size", schedule->name, opt->final);
+	if (schedule_uses(schedule->name, "cooldown"))
+		say(rules, ", in the last %.4g of the steps", opt->cooldown);
+	say(rules, "\n");
 }
 
 // ---- the table ------------------------------------------------------------------------
@@ -154,6 +237,8 @@ void opt_defaults(Arena *arena, Opt *opt)
 		     optimizer_names(arena, NULL));
 	Text rules = {.arena = arena};
 	say(&rules, "optimizer %s\n", opt->name);
+	opt->schedule = opt->schedule ? opt->schedule : schedules[0].name;
 	optimizer->rule(opt, &rules);
+	schedule_defaults(opt, &rules);
 	opt->chosen = rules.at;
 }

@@ -79,6 +79,23 @@ typedef struct Structure {      // how the graph uses a parameter; eta/structure
 	Ref at; // where a signal meets it last; 0: nowhere
 } Structure;
 
+typedef struct Matrix {  // matrices.c: of a hidden kernel; or a stack of them
+	const char *use; // as of a piece
+	struct MatrixRange {
+		int64_t from, to;
+	} * range; // elements of axis Matrices.axis
+	int nrange;
+	int64_t count, rows, columns; // matrices in the stack; outputs and inputs of each
+	double eta;                   // root mean square of its elements' eta
+} Matrix;
+typedef struct Matrices {
+	int n; // 0: it is not trained as matrices
+	const char *why;
+	Matrix *at;
+	int axis;        // that the matrices have ranges of
+	int order[RANK]; // of its axes: those that count matrices, outputs, inputs
+} Matrices;
+
 typedef struct Eta {
 	Surd eta;
 	const char *formula; // "sqrt(2/3072)", "1/2", ...
@@ -96,6 +113,7 @@ typedef struct Eta {
 	const int64_t *counts;
 	const struct Eta *parts;
 	const Structure *structure; // NULL: eta was read from a file
+	const Matrices *matrices;   // never NULL after eta_pass()
 } Eta;
 
 // eta/override.c: values given by the user
@@ -137,6 +155,26 @@ Eta *eta_pass(Arena *, const Graph *, const EtaOptions *, Scales *scales);
 // eta/pattern.c: returns the name of a value for reasons: a slot, or a node of the file.
 const char *value_label(Arena *, const Graph *, Ref);
 
+// eta/matrices.c: how optimizers other than Amos treat a parameter. Role and structure decide,
+// never a name.
+typedef struct EtaPiece { // elements of an axis with one eta and one use
+	ParamPiece piece;
+	const struct Eta *own;
+} EtaPiece;
+typedef VEC(EtaPiece) EtaPieces;
+typedef struct Stack {                // the matrices of a kernel
+	int64_t count, rows, columns; // rows: outputs, columns: inputs, of each
+	bool split;                   // the groups divide an axis of inputs
+} Stack;
+// Returns where the eta or the use of a parameter changes along an axis, *axis; none: nowhere.
+EtaPieces eta_pieces(Arena *, const Shape *, const Eta *, int *axis);
+Stack stack_of(const Shape *, const Eta *);
+// Returns the matrices that Muon and Hyperball train, each by itself: hidden kernels, cut into
+// their pieces.
+const Matrices *matrices_of(Arena *, const Shape *, const Eta *);
+// Returns "decay" (kernels), "table" or "no_decay".
+const char *decay_group(const char *role);
+
 // eta/surd.c
 extern const Surd surd_one;
 Surd surd_number(double);                 // not exact
@@ -166,17 +204,22 @@ typedef struct Opt {
 #include "optimizers.def"
 #undef DERIVED
 #undef HYPER
-	Labels labels;      // of one run, for clip; count 0: unknown
-	double batches;     // N, the number of independent batches in the data; 0: unknown
-	int64_t accumulate; // runs per update, by the mean of their gradients; 0 means 1
-	const char *chosen; // set by opt_defaults: the settings and their rules, one per line
+	Labels labels;        // of one run, for clip; count 0: unknown
+	double batches;       // N, the number of independent batches in the data; 0: unknown
+	int64_t accumulate;   // runs per update, by the mean of their gradients; 0 means 1
+	const char *schedule; // in optimizers.def; NULL: constant
+	const char *chosen;   // set by opt_defaults: the settings and their rules, one per line
 } Opt;
-typedef enum StateShape { // of state per parameter
+typedef enum StateShape { // of state
 	STATE_full,       // the parameter's
 	STATE_slot,       // Eta.slot
 	STATE_rows,       // without the last axis
-	STATE_columns     // without the last axis but one
+	STATE_columns,    // without the last axis but one
+	STATE_matrix,     // the parameter's, if it is trained as matrices; else it has none
+	STATE_rest,       // the parameter's, if it is not
+	STATE_shared      // one number, f64, for all parameters
 } StateShape;
+enum { STATES = 8 };
 typedef struct Optimizer {
 	const char *name, *title;
 	void (*rule)(Opt *, Text *);
@@ -185,21 +228,35 @@ typedef struct Optimizer {
 		const char *name; // of the definition's operand
 		StateShape shape;
 		const char *kept_for; // the hyperparameter that must be nonzero; NULL: none
-	} state[4];
+	} state[STATES];
 } Optimizer;
+typedef struct Schedule {
+	const char *name;
+	double (*stable)(const Opt *); // part of the run in which its length does not matter
+} Schedule;
 const Optimizer *optimizer_named(const char *); // Returns a row of the table; NULL: none.
 // Returns "amos, adamw or sgd": the optimizers with this operand or attribute (NULL: all); "":
 // none.
 const char *optimizer_names(Arena *, const char *operand);
+const Schedule *schedule_named(const char *); // NULL: none
+const char *schedule_names(Arena *);
 double *opt_attribute(Opt *, const char *name); // NULL: unknown name
 Opt opt_named(const char *name); // Returns hyperparameters to be set by rule, data unknown.
 void opt_defaults(Arena *, Opt *);
-// True if its definition in optim.am has this operand or attribute.
+// True if one of the definitions of an optimizer or a schedule in optim.am has this operand or
+// attribute.
 bool opt_uses(const char *optimizer, const char *operand);
+bool schedule_uses(const char *schedule, const char *operand);
+bool of_schedule(const char *operand); // some schedule uses it
+bool opt_takes_matrices(const char *optimizer);
+// True if gradients are those at another point than the parameters.
+bool opt_moves_point(const char *optimizer);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the
 // outputs, "loss", "accuracy" and checks remain. Needs opt_defaults. If several runs make one
 // update, NAME.sum holds the sum of their gradients, amos.left counts the remaining runs, and the
-// graph is that of the last run or, for STEP_gather, of the others, on the same slots.
+// graph is that of the last run or, for STEP_gather, of the others, on the same slots. If updates
+// depend on their number in all, the program sets "amos.steps" to it, which it may change during
+// the part "amos.stable" of them.
 typedef enum StepPart {
 	STEP_train,    // gradients and update
 	STEP_gather,   // a run before the update, which only accumulates gradients

@@ -54,6 +54,12 @@ static bool is_statistic(const Graph *g, const Val *v, const bool *statistic)
 	return all && some;
 }
 
+// True for a value of the optimizer's step, which has nodes of its own.
+static bool is_of_step(const Graph *g, const Val *v)
+{
+	return optimizer_named(g->nodes->list.at[v->from].op) != NULL;
+}
+
 // Finds the products worth rounding, one operand of which comes from a weight or another product.
 static void find_products(Arena *scratch, Precision *p, bool *after)
 {
@@ -67,7 +73,7 @@ static void find_products(Arena *scratch, Precision *p, bool *after)
 			after[r] |= after[v->in[k]];
 		}
 		p->product[r] = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
-		                last_dim(&val(g, v->in[0])->shape) >= DEPTH;
+		                !is_of_step(g, v) && last_dim(&val(g, v->in[0])->shape) >= DEPTH;
 		after[r] |= p->product[r] || is_attention(v->op);
 	}
 }

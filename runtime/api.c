@@ -227,8 +227,31 @@ int amos_evaluate(struct amos *m, double *loss)
 	return call(m, "eval", loss);
 }
 
+// Returns the number of steps that the schedule of the learning rate is for, 0 if it is not set;
+// -1: there is none.
+static int64_t steps_of_run(const struct amos *m)
+{
+	int64_t slot = amos_find_slot(m->model, "amos.steps"), steps = -1;
+	if (slot >= 0)
+		memcpy(&steps, amos_slot_bytes(m, slot), sizeof steps);
+	return steps;
+}
+
+static int check_steps(const struct amos *m)
+{
+	return steps_of_run(m)
+	           ? AMOS_DONE
+	           : amos_fail(AMOS_USAGE,
+	                       "%s: the schedule of the learning rate needs the number of "
+	                       "steps" AMOS_HELP "call amos_set_steps() first",
+	                       m->model->name);
+}
+
 int amos_step(struct amos *m, double *loss)
 {
+	int status = check_steps(m);
+	if (status)
+		return status;
 	int64_t slot = amos_find_slot(m->model, "amos.left"), left = 0;
 	if (slot >= 0)
 		memcpy(&left, amos_slot_bytes(m, slot), sizeof left);
@@ -243,7 +266,9 @@ int amos_gradient(struct amos *m, double *loss)
 int amos_update(struct amos *m)
 {
 	const struct amos_entry *last = m->last; // the metrics stay those of amos_gradient()
-	int status = call(m, "update", NULL);
+	int status = check_steps(m);
+	if (!status)
+		status = call(m, "update", NULL);
 	m->last = last;
 	return status;
 }
@@ -254,6 +279,30 @@ int64_t amos_steps(const struct amos *m)
 	if (slot >= 0)
 		memcpy(&steps, amos_slot_bytes(m, slot), sizeof steps);
 	return steps;
+}
+
+int amos_set_steps(struct amos *m, int64_t n)
+{
+	const struct amos_model *model = m->model;
+	int64_t before = steps_of_run(m), done = amos_steps(m), least = n < before ? n : before;
+	double stable;
+	if (before < 0)
+		return amos_fail(AMOS_USAGE,
+		                 "%s: compiled without a schedule that needs a number of steps",
+		                 model->name);
+	if (n < 1)
+		return amos_fail(AMOS_INPUT, "amos_set_steps: expected at least 1, found %lld",
+		                 (long long)n);
+	memcpy(&stable, amos_slot_bytes(m, amos_find_slot(model, "amos.stable")), sizeof stable);
+	if (before && before != n && (double)done > stable * (double)least)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: after %lld %s of a schedule for %lld, another length would "
+		                 "change what is done; expected %lld, found %lld" AMOS_HELP
+		                 "start another run",
+		                 model->name, (long long)done, PLURAL(done, "step", "steps"),
+		                 (long long)before, (long long)before, (long long)n);
+	memcpy(amos_slot_bytes(m, amos_find_slot(model, "amos.steps")), &n, sizeof n);
+	return AMOS_DONE;
 }
 
 double amos_rate(const struct amos *m)

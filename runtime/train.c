@@ -388,6 +388,14 @@ static void go_on(struct training *t)
 	t->runs += t->runs < INT64_MAX ? t->point.run : 0;
 }
 
+// Tells the model how many updates the run makes, if its step sizes depend on that.
+static int set_length(struct training *t)
+{
+	int64_t by_runs = t->runs / (t->more + 1), steps = t->steps < by_runs ? t->steps : by_runs;
+	return amos_find_slot(t->m->model, "amos.steps") < 0 ? AMOS_DONE
+	                                                     : amos_set_steps(t->m, steps);
+}
+
 static int train(struct training *t)
 {
 	bool resumed = t->options->resume;
@@ -397,12 +405,16 @@ static int train(struct training *t)
 		go_on(t);
 	if (!status)
 		status = open_run(t);
+	if (!status)
+		status = set_length(t);
 	if (status)
 		return status;
 	if (resumed && ended(t) && !t->point.owing &&
 	    (!holds_out(t) || t->point.held.step == t->point.step)) {
-		amos_say(&t->log, "finished at step %lld; larger --steps or --epochs continue it\n",
-		         (long long)t->point.step);
+		bool scheduled = amos_find_slot(t->m->model, "amos.steps") >= 0;
+		amos_say(&t->log, "finished at step %lld%s\n", (long long)t->point.step,
+		         scheduled ? ", the last of its schedule"
+		                   : "; larger --steps or --epochs continue it");
 		return name_best(t);
 	}
 	if (resumed)

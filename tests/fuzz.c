@@ -131,7 +131,9 @@ static Outcome check(const Fuzz *f, const Graph *g, const Array *slot, const cha
 
 static const Graph *step_graph(Fuzz *f)
 {
-	static const char *const optimizers[] = {"amos", "amos", "adamw", "adafactor", "sgd"};
+	static const char *const optimizers[] = {"amos",      "amos", "adamw",
+	                                         "adafactor", "sgd",  "schedulefree",
+	                                         "nadamw",    "muon", "hyperball"};
 	const Graph *loss = f->trial->loss;
 	bool *active = NEWS(f->arena, bool, loss->slots.count + 1), any = false;
 	for (int s = 0; s < loss->slots.count; s++)

@@ -49,6 +49,7 @@ int main()
 	a.export_onnx("cpp.onnx");
 	CHECK(a.onnx() == b.onnx() && status_of([&] { a.export_onnx("no/a.onnx"); }) == AMOS_INPUT);
 	a.set_rate(0.5);
+	CHECK(status_of([&] { a.set_steps(9); }) == AMOS_USAGE); // it has no schedule
 	CHECK(a.rate() == 0.5 && status_of([&] { a.set_rate(-1); }) == AMOS_INPUT);
 	a.restore(kept);
 	CHECK(a.store() == kept && a.rate() == 1 && a.block(AMOS_PARAMETERS).size() > 0);

@@ -102,6 +102,8 @@ program outputs
   call a%set_batch(0)
   call a%set_batch(3, status)
   if (status /= amos_usage) error stop 'set_batch'
+  call a%set_steps(9_c_int64_t, status) ! it has no schedule
+  call check(status /= 0, 'set_steps')
   call a%set_rate(-1.0_c_double, status)
   call check(status == amos_input .and. a%rate() == 0.5, 'a negative rate')
 

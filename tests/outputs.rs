@@ -55,6 +55,7 @@ fn check() -> Result<(), Error> {
     assert!(other.set_batch(1).is_ok() && other.evaluate().is_ok() && other.set_batch(3).is_err());
 
     a.set_rate(0.5)?;
+    assert!(a.set_steps(9).is_err()); // it has no schedule
     assert!(a.set_rate(-1.0).is_err() && a.rate() == 0.5);
 
     for name in ["labels", "nothing", "a\0b"] {

@@ -113,6 +113,8 @@ static Graph *gradient_graph(Arena *arena, const char *name)
 	return g;
 }
 
+static const Eta kernel = {.role = "kernel", .eta.value = 0.5};
+
 static Opt plain_opt(Arena *arena, const char *name, double momentum, int64_t accumulate)
 {
 	Opt opt = {.name = name,
@@ -122,6 +124,12 @@ static Opt plain_opt(Arena *arena, const char *name, double momentum, int64_t ac
 	           .eps = eps,
 	           .decay = decay,
 	           .momentum = momentum,
+	           .adam_rate = rate,
+	           .beta3 = 0.99,
+	           .alpha = 1,
+	           .ramp = 3,
+	           .d0 = 0.1,
+	           .d_coef = 1,
 	           .accumulate = accumulate};
 	opt_defaults(arena, &opt);
 	return opt;
@@ -139,7 +147,7 @@ static void test_optimizer(const char *name)
 	Arena *arena = arena_new();
 	const Graph *g = gradient_graph(arena, name);
 	const Opt opt = plain_opt(arena, name, 0.5, 1);
-	const Graph *step = step_pass(arena, g, NULL, &opt, STEP_train);
+	const Graph *step = step_pass(arena, g, &kernel, &opt, STEP_train);
 	Array *slot = first_contents(arena, step);
 	Plain plain = {0};
 	for (int i = 0; i < COUNT_; i++)
@@ -162,12 +170,18 @@ static void test_rate(const char *name, double warmup)
 {
 	Arena *arena = arena_new();
 	const Graph *g = gradient_graph(arena, name);
-	const Eta eta = {.eta.value = 0.5};
+	struct MatrixRange all = {0, ROWS};
+	Matrix matrix = {.count = 1, .rows = ROWS, .columns = COLS, .eta = 0.5};
+	matrix.range = &all;
+	matrix.nrange = 1;
+	const Matrices one = {.n = 1, .at = &matrix, .order = {0, 1}};
+	Eta eta = kernel;
+	eta.matrices = &one;
 	Array *slot[2];
 	for (int half = 0; half < 2; half++) {
 		Opt opt = plain_opt(arena, name, 0.5, 1);
 		opt.warmup = warmup;
-		opt.rate = rate / (1 + half);
+		opt.rate = opt.adam_rate = rate / (1 + half);
 		opt.xi = 0.25 / (1 + half);
 		const Graph *step = step_pass(arena, g, &eta, &opt, STEP_train);
 		slot[half] = first_contents(arena, step);
@@ -192,8 +206,8 @@ static void test_accumulate(void)
 	Arena *arena = arena_new();
 	const Graph *g = gradient_graph(arena, "accumulate");
 	const Opt opt = plain_opt(arena, "adamw", 0, 2);
-	const Graph *last = step_pass(arena, g, NULL, &opt, STEP_train),
-	            *first = step_pass(arena, g, NULL, &opt, STEP_gather);
+	const Graph *last = step_pass(arena, g, &kernel, &opt, STEP_train),
+	            *first = step_pass(arena, g, &kernel, &opt, STEP_gather);
 	Array *slot = first_contents(arena, last);
 	Plain plain = {0};
 	hold("both have the same slots", first->slots.count == last->slots.count);

@@ -28,6 +28,21 @@ static struct amos *opened(const struct amos_model *model, int64_t threads)
 	return m;
 }
 
+/* With a schedule, no update is made before its length is known, and it may not change later. */
+static void set_length(struct amos *m)
+{
+	if (amos_set_steps(m, 0) == AMOS_USAGE)
+		return;
+	CHECK(amos_update(m) == AMOS_USAGE && strstr(amos_error(), "call amos_set_steps() first"));
+	CHECK(!amos_set_steps(m, STEPS) && !amos_set_steps(m, 2 * STEPS));
+}
+
+static void check_length(struct amos *m)
+{
+	int status = amos_set_steps(m, 3 * STEPS);
+	CHECK(status == AMOS_USAGE || (status == AMOS_INPUT && !amos_set_steps(m, 2 * STEPS)));
+}
+
 /* A new batch for each step. */
 static void fill(struct amos *m, int step)
 {
@@ -112,6 +127,7 @@ int main(void)
 	struct amos *full = opened(&full_model, 1), *alone = opened(&alone_model, 2),
 	            *start = opened(&full_model, 1);
 	check_arrays(alone);
+	set_length(full), set_length(alone), set_length(start);
 	check_refusals(alone);
 	CHECK(same(alone, start, AMOS_PARAMETERS) && same(alone, start, AMOS_STATE));
 	for (int step = 0; step < STEPS; step++) {
@@ -124,6 +140,7 @@ int main(void)
 		CHECK(same(alone, full, AMOS_PARAMETERS) && same(alone, full, AMOS_STATE));
 	}
 	CHECK(amos_steps(alone) == STEPS && !same(alone, start, AMOS_PARAMETERS));
+	check_length(alone);
 	check_checkpoints(alone);
 	CHECK(!amos_save(alone, "alone.ckpt") && !amos_save(full, "full.ckpt"));
 	printf("%d\n", (int)amos_count(alone, AMOS_PARAMETERS));

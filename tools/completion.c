@@ -20,6 +20,8 @@ static const char *values_of(Arena *arena, OptionName option)
 	const char *argument = options[option].argument;
 	if (option == OPT_optimizer)
 		return as_words(arena, optimizer_names(arena, NULL));
+	if (option == OPT_schedule)
+		return as_words(arena, schedule_names(arena));
 	if (option == OPT_after)
 		return as_words(arena, pass_names(arena));
 	bool some = argument && strchr(argument, '|');

@@ -24,12 +24,16 @@ const char *option_help(Arena *arena, OptionName option)
 	const char *help = options[option].help, *all = optimizer_names(arena, NULL);
 	if (option == OPT_optimizer)
 		return format(arena, "%s: %s", help, all);
+	if (option == OPT_schedule)
+		return format(arena, "%s: %s", help, schedule_names(arena));
 	if (option == OPT_after)
 		return format(arena, "%s: %s", help, pass_names(arena));
 	if (option == OPT_loss)
 		return format(arena, "%s; losses: %s", help, loss_names(arena));
 	bool step = options[option].group == STEP;
-	const char *users = step ? optimizer_names(arena, options[option].name) : "";
+	const char *users = step && !of_schedule(options[option].name)
+	                        ? optimizer_names(arena, options[option].name)
+	                        : "";
 	return *users && strcmp(users, all) ? format(arena, "%s; applies to %s", help, users)
 	                                    : help;
 }

@@ -62,168 +62,131 @@ static bool has_role(const json_t *row, const char *role)
 
 enum { POLICY_SCHEMA = 1 }; // of docs/policy.schema.json
 
-typedef struct Stack {                // the matrices of a kernel
-	int64_t count, rows, columns; // rows: outputs, columns: inputs, of each
-	bool split;                   // the groups divide an axis of inputs
-} Stack;
-
-static Stack stack_of(const json_t *row)
+static const char *text_or_null(const json_t *row, const char *key)
 {
-	const json_t *shape = json_object_get(row, "shape"), *in = json_object_get(row, "fan_in"),
-	             *group_axes = json_object_get(row, "group_axes");
-	Stack s = {.count = (int64_t)json_integer_value(json_object_get(row, "groups")),
-	           .columns = 1};
-	for (size_t i = 0; i < json_array_size(in); i++) {
-		s.columns *= integer_at(shape, (size_t)integer_at(in, i));
-		s.split |= has_integer(group_axes, integer_at(in, i));
+	return json_string_value(json_object_get(row, key));
+}
+
+// Sets the elements of `axis` that a list of the row names.
+static void read_axes(const json_t *row, const char *key, bool *axis)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach (json_object_get(row, key), i, one)
+		if (json_integer_value(one) >= 0 && json_integer_value(one) < RANK)
+			axis[json_integer_value(one)] = true;
+}
+
+static Shape read_shape(const json_t *row)
+{
+	const json_t *list = json_object_get(row, "shape");
+	Shape shape = {.rank = (int)MIN(json_array_size(list), RANK)};
+	for (int a = 0; a < shape.rank; a++)
+		shape.dim[a] = integer_at(list, (size_t)a);
+	return shape;
+}
+
+// Returns the root mean square of the elements' eta, from index `from` to `to` along an axis.
+static Surd mean_eta(const EtaValues *eta, int axis, int64_t from, int64_t to)
+{
+	double sum = 0;
+	bool all = eta->count == 1 || eta->axis != axis || to > eta->count;
+	from = all ? 0 : from;
+	to = all ? eta->count : to;
+	for (int64_t i = from; i < to; i++)
+		sum += eta->at[i] * eta->at[i];
+	return surd_number(sqrt(sum / (double)(to - from)));
+}
+
+// Returns what a row says about a parameter that decides how it is treated.
+static Eta read_row(Arena *arena, const json_t *row)
+{
+	Structure *of = NEW(arena, Structure);
+	Eta eta = {.role = text_at(row, "role"), .structure = of};
+	const json_t *pieces = json_object_get(row, "pieces");
+	int64_t *counts = NEWS(arena, int64_t, json_array_size(pieces) + 1);
+	Eta *parts = NEWS(arena, Eta, json_array_size(pieces) + 1);
+	EtaValues values;
+	int64_t end = 0, size = 0;
+	size_t i;
+	json_t *one;
+	eta_values(arena, json_object_get(row, "eta"), &values);
+	eta.eta = mean_eta(&values, -1, 0, 0);
+	read_axes(row, "fan_in", eta.fan_in);
+	read_axes(row, "fan_out", eta.fan_out);
+	read_axes(row, "group_axes", of->group_axes);
+	of->groups = MAX(json_integer_value(json_object_get(row, "groups")), 1);
+	of->input = json_is_true(json_object_get(row, "input"));
+	of->readout = json_is_true(json_object_get(row, "readout"));
+	of->use = text_or_null(row, "use");
+	json_array_foreach (pieces, i, one) {
+		ParamPiece piece = {.from = json_integer_value(json_object_get(one, "from")),
+		                    .to = json_integer_value(json_object_get(one, "to")),
+		                    .use = text_or_null(one, "use"),
+		                    .heads = json_integer_value(json_object_get(one, "heads"))};
+		json_int_t axis = json_integer_value(json_object_get(one, "axis"));
+		size = axis < 0 ? 0 : integer_at(json_object_get(row, "shape"), (size_t)axis);
+		if (piece.from != end || piece.to <= end || piece.to > size || axis >= RANK)
+			break;
+		end = piece.to;
+		of->axis = eta.axis = (int)axis;
+		counts[i] = piece.to - piece.from;
+		parts[i].eta = mean_eta(&values, of->axis, piece.from, piece.to);
+		PUSH(arena, of->pieces, piece);
 	}
-	s.columns = s.split ? s.columns / s.count : s.columns;
-	s.rows = product_of(shape) / MAX(s.count * s.columns, 1);
-	return s;
+	if (end != size || i < json_array_size(pieces))
+		fail(text_at(row, "name"), "the pieces in the report do not cover an axis" HELP
+		                           "write it again with amosc eta --json");
+	eta.nparts = of->pieces.count;
+	eta.counts = counts;
+	eta.parts = parts;
+	return eta;
+}
+
+static Stack row_stack(Arena *arena, const json_t *row)
+{
+	Shape shape = read_shape(row);
+	Eta eta = read_row(arena, row);
+	return stack_of(&shape, &eta);
 }
 
 // ---- matrices: Muon, Hyperball ----------------------------------------------------------
 
-// Returns why a parameter is not trained as matrices; NULL if it is.
-static const char *no_matrix(const json_t *row)
-{
-	Stack s = stack_of(row);
-	bool axes = json_array_size(json_object_get(row, "fan_in")) &&
-	            json_array_size(json_object_get(row, "fan_out"));
-	if (has_role(row, "embedding"))
-		return json_is_true(json_object_get(row, "readout")) ? "table, tied to the readout"
-		                                                     : "table";
-	if (!has_role(row, "kernel"))
-		return text_at(row, "role");
-	if (json_is_true(json_object_get(row, "readout")))
-		return "readout";
-	if (json_is_true(json_object_get(row, "input")))
-		return "reads an input";
-	if (!axes)
-		return "a kernel whose axes cannot be followed";
-	if (s.split)
-		return "groups divide its inputs";
-	if (s.rows < 2 || s.columns < 2)
-		return s.count > 1 ? "a stack of vectors" : "a vector";
-	return NULL;
-}
+typedef void AddFactors(json_t *, const Matrix *);
 
-// Returns the axes in the order group, outputs, inputs.
-static json_t *matrix_order(const json_t *row)
+static json_t *matrix_json(const Matrices *all, const Matrix *m, int rank, AddFactors *add)
 {
-	json_t *order = json_array();
-	const json_t *in = json_object_get(row, "fan_in"),
-	             *groups = json_object_get(row, "group_axes");
-	int rank = (int)json_array_size(json_object_get(row, "shape"));
-	for (int part = 0; part < 3; part++)
-		for (int a = 0; a < rank; a++)
-			if (part == (has_integer(in, a) ? 2 : has_integer(groups, a) ? 0 : 1))
-				json_array_append_new(order, json_integer(a));
-	return order;
-}
-
-typedef void AddFactors(json_t *matrix, const Stack *, double squares); // of eta, summed
-
-// Returns the mean of the squares of the elements' eta, from index `from` to `to` along an axis.
-static double mean_square(Arena *arena, const json_t *row, int64_t axis, int64_t from, int64_t to)
-{
-	EtaValues eta;
-	double sum = 0;
-	eta_values(arena, json_object_get(row, "eta"), &eta);
-	if (eta.count == 1 || eta.axis != axis) {
-		from = 0;
-		to = eta.count;
-	}
-	for (int64_t i = from; i < to; i++)
-		sum += eta.at[i] * eta.at[i];
-	return sum / (double)(to - from);
-}
-
-// Adds a matrix of these ranges of an axis, whose elements' squared eta sum up to `squares`.
-static void put_matrix(json_t *list, const json_t *row, const char *use, int64_t axis,
-                       json_t *ranges, Stack s, double squares, AddFactors *add)
-{
+	json_t *ranges = json_array(), *order = json_array();
+	for (int i = 0; i < m->nrange; i++)
+		json_array_append_new(ranges, json_pack("[II]", (json_int_t)m->range[i].from,
+		                                        (json_int_t)m->range[i].to));
+	for (int a = 0; a < rank; a++)
+		json_array_append_new(order, json_integer(all->order[a]));
 	json_t *matrix =
-	    json_pack("{ss? sI so sI sI sI so}", "use", *use ? use : NULL, "axis", (json_int_t)axis,
-	              "ranges", ranges, "count", (json_int_t)s.count, "rows", (json_int_t)s.rows,
-	              "columns", (json_int_t)s.columns, "order", matrix_order(row));
-	add(matrix, &s, squares);
-	json_array_append_new(list, matrix);
-}
-
-// True if two pieces are heads of one matrix, which need not be adjacent.
-static bool are_joined(const json_t *one, const json_t *other)
-{
-	return json_is_integer(json_object_get(one, "heads")) &&
-	       json_is_integer(json_object_get(other, "heads")) &&
-	       !strcmp(text_at(one, "use"), text_at(other, "use"));
-}
-
-// Adds the matrix of piece i and of those after it that are joined to it, unless one before is.
-static void add_piece(Arena *arena, json_t *list, const json_t *row, size_t i, Stack s,
-                      AddFactors *add)
-{
-	const json_t *pieces = json_object_get(row, "pieces"), *first = json_array_get(pieces, i);
-	int64_t axis = (int64_t)json_integer_value(json_object_get(first, "axis")), size = 0;
-	int64_t full = integer_at(json_object_get(row, "shape"), (size_t)axis);
-	double squares = 0,
-	       others = (double)product_of(json_object_get(row, "shape")) / (double)full;
-	for (size_t k = 0; k < i; k++)
-		if (are_joined(first, json_array_get(pieces, k)))
-			return;
-	json_t *ranges = json_array();
-	for (size_t k = i; k < json_array_size(pieces); k++) {
-		const json_t *piece = json_array_get(pieces, k);
-		json_int_t from = json_integer_value(json_object_get(piece, "from")),
-		           to = json_integer_value(json_object_get(piece, "to"));
-		if (k > i && !are_joined(first, piece))
-			continue;
-		json_array_append_new(ranges, json_pack("[II]", from, to));
-		squares += others * (double)(to - from) * mean_square(arena, row, axis, from, to);
-		size += to - from;
-	}
-	s.rows = s.rows * size / full;
-	put_matrix(list, row, text_at(first, "use"), axis, ranges, s, squares, add);
-}
-
-// Returns the matrices of a kernel: its pieces, or all of it.
-static json_t *matrices_of(Arena *arena, const json_t *row, AddFactors *add)
-{
-	json_t *list = json_array();
-	const json_t *pieces = json_object_get(row, "pieces"),
-	             *shape = json_object_get(row, "shape");
-	int64_t axis =
-	    json_array_size(pieces)
-	        ? (int64_t)json_integer_value(json_object_get(json_array_get(pieces, 0), "axis"))
-	        : -1;
-	bool apart = !has_integer(json_object_get(row, "fan_in"), axis) &&
-	             !has_integer(json_object_get(row, "group_axes"), axis);
-	for (size_t i = 0; i < json_array_size(pieces) && apart; i++)
-		add_piece(arena, list, row, i, stack_of(row), add);
-	if (json_array_size(list))
-		return list;
-	axis = integer_at(json_object_get(row, "fan_out"), 0);
-	json_t *all = json_pack("[[iI]]", 0, (json_int_t)integer_at(shape, (size_t)axis));
-	double squares = (double)product_of(shape) * mean_square(arena, row, -1, 0, 1);
-	put_matrix(list, row, text_at(row, "use"), axis, all, stack_of(row), squares, add);
-	return list;
+	    json_pack("{ss? si so sI sI sI so}", "use", m->use, "axis", all->axis, "ranges", ranges,
+	              "count", (json_int_t)m->count, "rows", (json_int_t)m->rows, "columns",
+	              (json_int_t)m->columns, "order", order);
+	add(matrix, m);
+	return matrix;
 }
 
 static json_t *matrix_row(Arena *arena, const json_t *row, const char *group, AddFactors *add)
 {
-	const char *why = no_matrix(row);
-	if (why)
-		return json_pack("{ss s[] ss}", "group", "adam", "matrices", "why", why);
-	return json_pack("{ss so ss}", "group", group, "matrices", matrices_of(arena, row, add),
-	                 "why", "hidden");
+	Shape shape = read_shape(row);
+	Eta eta = read_row(arena, row);
+	const Matrices *all = matrices_of(arena, &shape, &eta);
+	json_t *list = json_array();
+	for (int i = 0; i < all->n; i++)
+		json_array_append_new(list, matrix_json(all, &all->at[i], shape.rank, add));
+	return json_pack("{ss so ss}", "group", all->n ? group : "adam", "matrices", list, "why",
+	                 all->why);
 }
 
 // Jordan's factor gives an orthogonal update the same spectral norm per output and input;
 // Moonlight's (arXiv 2502.16982) the root mean square of AdamW's updates.
-static void add_muon(json_t *matrix, const Stack *s, double squares)
+static void add_muon(json_t *matrix, const Matrix *m)
 {
-	(void)squares;
-	double rows = (double)s->rows, columns = (double)s->columns;
+	double rows = (double)m->rows, columns = (double)m->columns;
 	json_object_set_new(matrix, "factor", number_json(sqrt(fmax(1, rows / columns))));
 	json_object_set_new(matrix, "rms_factor", number_json(0.2 * sqrt(fmax(rows, columns))));
 }
@@ -235,9 +198,10 @@ static json_t *muon_row(Arena *arena, const json_t *row, const json_t *base)
 }
 
 // The radius is the Frobenius norm that the matrix has at its expected scale.
-static void add_radius(json_t *matrix, const Stack *s, double squares)
+static void add_radius(json_t *matrix, const Matrix *m)
 {
-	json_object_set_new(matrix, "radius", number_json(sqrt(squares / (double)s->count)));
+	double n = (double)m->rows * (double)m->columns;
+	json_object_set_new(matrix, "radius", number_json(m->eta * sqrt(n)));
 }
 
 static json_t *hyperball_row(Arena *arena, const json_t *row, const json_t *base)
@@ -252,10 +216,7 @@ static json_t *adamw_row(Arena *arena, const json_t *row, const json_t *base)
 {
 	(void)arena, (void)base;
 	const char *role = text_at(row, "role");
-	const char *group = has_role(row, "kernel")      ? "decay"
-	                    : has_role(row, "embedding") ? "table"
-	                                                 : "no_decay";
-	return json_pack("{ss ss}", "group", group, "why", role);
+	return json_pack("{ss ss}", "group", decay_group(role), "why", role);
 }
 
 // ---- muP ---------------------------------------------------------------------------------
@@ -292,10 +253,10 @@ static Widths base_widths(const json_t *row, const json_t *base)
 }
 
 // Without a base model, the role says which sizes are widths.
-static Widths role_widths(const json_t *row)
+static Widths role_widths(Arena *arena, const json_t *row)
 {
 	const json_t *shape = json_object_get(row, "shape");
-	Stack s = stack_of(row);
+	Stack s = row_stack(arena, row);
 	bool input = json_is_true(json_object_get(row, "input")),
 	     readout = json_is_true(json_object_get(row, "readout")),
 	     stack = s.count > 1 && s.rows < 2;
@@ -312,13 +273,13 @@ static Widths role_widths(const json_t *row)
 }
 
 // Returns the size of a head of a kernel's queries; 0: it makes none.
-static double head_size(const json_t *row)
+static double head_size(Arena *arena, const json_t *row)
 {
 	const json_t *pieces = json_object_get(row, "pieces");
 	double heads = (double)json_integer_value(json_object_get(row, "heads"));
 	if (heads > 0 && !strcmp(text_at(row, "use"), "query") && has_role(row, "kernel"))
 		return (double)product_of(json_object_get(row, "shape")) /
-		       (double)stack_of(row).columns / heads;
+		       (double)row_stack(arena, row).columns / heads;
 	for (size_t i = 0; i < json_array_size(pieces) && has_role(row, "kernel"); i++) {
 		const json_t *piece = json_array_get(pieces, i);
 		double size = (double)(json_integer_value(json_object_get(piece, "to")) -
@@ -334,11 +295,10 @@ static double head_size(const json_t *row)
 // pass, as in microsoft/mup.
 static json_t *mup_row(Arena *arena, const json_t *row, const json_t *base)
 {
-	(void)arena;
-	Widths w = base ? base_widths(row, base) : role_widths(row);
+	Widths w = base ? base_widths(row, base) : role_widths(arena, row);
 	bool kernel = has_role(row, "kernel"), inside = w.in != 1, outside = w.out != 1;
 	// Scores times sqrt(base / h) / sqrt(h): 1/h, as at the base.
-	double head = head_size(row), base_head = base ? head_size(base) : 1;
+	double head = head_size(arena, row), base_head = base ? head_size(arena, base) : 1;
 	bool table = has_role(row, "embedding"),
 	     tied = table && json_is_true(json_object_get(row, "readout"));
 	bool hidden = kernel && inside && outside, output = kernel ? inside && !outside : tied;

@@ -120,6 +120,7 @@ class instance {
 	int64_t steps() const { return amos_steps(m); }
 	double rate() const { return amos_rate(m); }
 	void set_rate(double factor) { need(amos_set_rate(m, factor)); }
+	void set_steps(int64_t n) { need(amos_set_steps(m, n)); }
 	double metric(const std::string &name) const { return amos_metric(m, name.c_str()); }
 
 	// Trains on files: {"data", "train.npz", "epochs", "3"}. progress() returns true to stop.

@@ -50,6 +50,7 @@ module @ID@
     procedure :: set_batch => @ID@_set_batch ! samples of forward and evaluate; 0: the largest batch
     procedure :: rate => @ID@_rate       ! the factor of the step size, 1 at first
     procedure :: set_rate => @ID@_set_rate
+    procedure :: set_steps => @ID@_set_steps ! the number of updates of the run, for schedules
     procedure :: metric => @ID@_metric   ! NaN: there is none
     procedure :: save => @ID@_save
     procedure :: load => @ID@_load
@@ -204,6 +205,11 @@ module @ID@
       import
       type(c_ptr), value :: m
       real(c_double), value :: factor
+    end function
+    integer(c_int) function amos_set_steps(m, n) bind(c)
+      import
+      type(c_ptr), value :: m
+      integer(c_int64_t), value :: n
     end function
     integer(c_int) function amos_set_batch(m, n) bind(c)
       import
@@ -389,6 +395,14 @@ contains
     integer, intent(out), optional :: status
     if (@ID@_is_closed(model, status)) return
     call @ID@_end(model, amos_set_rate(model%m, factor), status)
+  end subroutine
+
+  subroutine @ID@_set_steps(model, n, status)
+    class(@ID@_trainer), intent(inout) :: model
+    integer(c_int64_t), intent(in) :: n
+    integer, intent(out), optional :: status
+    if (@ID@_is_closed(model, status)) return
+    call @ID@_end(model, amos_set_steps(model%m, n), status)
   end subroutine
 
   subroutine @ID@_set_batch(model, samples, status)

@@ -35,6 +35,7 @@ for _name, _result, _arguments in [
         ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
         ("fit", ctypes.c_int, [_pointer] * 2), ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
+        ("set_steps", ctypes.c_int, [_pointer, _i64]),
         ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
         ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
         ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64]),
@@ -170,6 +171,10 @@ class Trainer:
     @rate.setter
     def rate(self, factor):
         _need(_lib.amos_set_rate(self._m, factor))
+
+    def set_steps(self, n):
+        """Sets the number of updates of the run, for schedules."""
+        _need(_lib.amos_set_steps(self._m, n))
 
     def metric(self, name):
         return _lib.amos_metric(self._m, name.encode())

@@ -104,6 +104,7 @@ extern "C" {
     fn amos_steps(m: *const c_void) -> i64;
     fn amos_rate(m: *const c_void) -> f64;
     fn amos_set_rate(m: *mut c_void, factor: f64) -> c_int;
+    fn amos_set_steps(m: *mut c_void, n: i64) -> c_int;
     fn amos_set_batch(m: *mut c_void, n: i64) -> c_int;
     fn amos_metric(m: *const c_void, name: *const c_char) -> f64;
     fn amos_save(m: *const c_void, path: *const c_char) -> c_int;
@@ -295,6 +296,11 @@ impl Trainer {
 
     pub fn set_rate(&mut self, factor: f64) -> Result<(), Error> {
         need(unsafe { amos_set_rate(self.m, factor) })
+    }
+
+    /// Sets the number of updates of the run, for schedules.
+    pub fn set_steps(&mut self, n: i64) -> Result<(), Error> {
+        need(unsafe { amos_set_steps(self.m, n) })
     }
 
     /// Sets how many samples forward() and evaluate() take; 0: the largest batch. Outputs are then

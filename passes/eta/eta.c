@@ -173,6 +173,9 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	}
 	apply_etas(arena, g, eta, &options->eta);
 	apply_slots(arena, g, eta, &options->slots);
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_param)
+			eta[i].matrices = matrices_of(arena, &g->slots.at[i].shape, &eta[i]);
 	if (scales)
 		*scales = (Scales){s.nature, s.range, s.demand, s.demand_by, s.coarse};
 	return eta;
