@@ -84,11 +84,15 @@ static void amos_defaults(Opt *opt, Text *rules)
 	    opt->reach, opt->least);
 }
 
+// Sets those of the optimizer's row; the warm-up is ours.
 static void row_defaults(Opt *opt, Text *rules, const char *why)
 {
 	const Opt *usual = &optimizer_named(opt->name)->usual;
 #define HYPER(name, kind, argument, label, text)                                                   \
-	choose(rules, label, &opt->name, usual->name, usual->name ? why : NULL);
+	choose(rules, label, &opt->name, usual->name,                                              \
+	       !usual->name               ? NULL                                                   \
+	       : !strcmp(#name, "warmup") ? "common default"                                       \
+	                                  : why);
 #include "optimizers.def"
 #undef HYPER
 }
