@@ -4,7 +4,8 @@
 // reads the same number. Arithmetic stays f32: kernels widen what they read, and products add up in
 // f32. Sums and what is computed from them alone (statistics of norms, softmax and losses) are not
 // rounded; nor are outputs, what loops carry, and whatever does not lie between two products: the
-// optimizer's step, and masks, positions and tables, whose numbers may be large.
+// optimizer's step, except before Muon's last product, and masks, positions and tables, whose
+// numbers may be large.
 #include "index.h"
 #include "passes.h"
 
@@ -54,12 +55,6 @@ static bool is_statistic(const Graph *g, const Val *v, const bool *statistic)
 	return all && some;
 }
 
-// True for a value of the optimizer's step, which has nodes of its own.
-static bool is_of_step(const Graph *g, const Val *v)
-{
-	return optimizer_named(g->nodes->list.at[v->from].op) != NULL;
-}
-
 // Finds the products worth rounding, one operand of which comes from a weight or another product.
 static void find_products(Arena *scratch, Precision *p, bool *after)
 {
@@ -73,7 +68,7 @@ static void find_products(Arena *scratch, Precision *p, bool *after)
 			after[r] |= after[v->in[k]];
 		}
 		p->product[r] = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
-		                !is_of_step(g, v) && last_dim(&val(g, v->in[0])->shape) >= DEPTH;
+		                last_dim(&val(g, v->in[0])->shape) >= DEPTH;
 		after[r] |= p->product[r] || is_attention(v->op);
 	}
 }
