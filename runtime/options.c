@@ -161,6 +161,8 @@ static void print_help(const struct parse *p)
 		const struct amos_option_row *row = &line->row[p->row[k]];
 		const char *help = line->help ? line->help(line->context, p->row[k]) : row->help;
 		const char letter[] = {'-', (char)row->letter, ',', 0};
+		if (!help)
+			continue;
 		int width = printf("  %3s --%s%s%s", row->letter ? letter : "", p->name[k],
 		                   row->argument ? "=" : "", row->argument ? row->argument : "");
 		printf("%*s%s\n", width < COLUMN ? COLUMN - width : 2, "", help);

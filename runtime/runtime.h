@@ -80,7 +80,8 @@ struct amos_command_line {
 	const struct amos_option_row *row;
 	unsigned takes; // groups of options
 	void *context;
-	const char *(*help)(void *context, int row); // NULL: that of the row
+	// NULL: that of the row. It returns NULL for an option that --help leaves out.
+	const char *(*help)(void *context, int row);
 	// Take an option or an argument. If the value is invalid, amos_error() says why.
 	int (*option)(void *context, int row, const char *value);
 	void (*argument)(void *context, const char *value);

@@ -50,10 +50,20 @@ const char *option_brief(Arena *arena, OptionName option)
 	return format(arena, "%.*s", (int)count, help);
 }
 
+// True for a hyperparameter that Amos does not have, except the learning rate.
+static bool is_of_others(Arena *arena, OptionName option)
+{
+	const char *name = options[option].name;
+	return options[option].group == STEP && option != OPT_rate && !of_schedule(name) &&
+	       !opt_uses("amos", name) && *optimizer_names(arena, name);
+}
+
 // The manual has all of it.
 static const char *brief_help(void *session, int option)
 {
-	return option_brief(((Session *)session)->arena, (OptionName)option);
+	Arena *arena = ((Session *)session)->arena;
+	return is_of_others(arena, (OptionName)option) ? NULL
+	                                               : option_brief(arena, (OptionName)option);
 }
 
 static int take_option(void *session, int option, const char *value)
@@ -74,10 +84,11 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	Arena *arena = session->arena;
 	session->name = format(arena, "amosc %s", verb->name);
 	session->purpose = verb->purpose;
+	const char *more = verb->takes & STEP ? ", also for options of other optimizers" : "";
 	amos_parse(&(struct amos_command_line){.program = session->name,
 	                                       .arguments = verb->arguments,
-	                                       .about = format(arena, "%s\vSee man amosc-%s.",
-	                                                       verb->summary, verb->name),
+	                                       .about = format(arena, "%s\vSee man amosc-%s%s.",
+	                                                       verb->summary, verb->name, more),
 	                                       .least = verb->least,
 	                                       .most = verb->most,
 	                                       .rows = OPTIONS,

@@ -157,6 +157,10 @@ const char *kern_role(const Roles *roles, const Plan *plan, const Kern *k)
 	if (forward)
 		return "forward";
 	const Val *root = k->kind == L_dot ? val(g, k->root) : NULL;
+	// Of a product for one parameter alone, so are its operands: Muon's.
+	if (root && one && roles->updates[root->in[0]] == roles->updates[k->root] &&
+	    roles->updates[root->in[1]] == roles->updates[k->root])
+		return "update";
 	if (root && (is_parameter(g, root->in[0]) || is_parameter(g, root->in[1])))
 		return "data";
 	return one ? "weight" : "data";
