@@ -57,6 +57,7 @@ static void check_on_all(Graph *g, const Array *slot, double tolerance)
 		                        what) > 1;
 		graphs++;
 	}
+	gpu_forget();
 }
 
 // ---- maps -----------------------------------------------------------------------------

@@ -1,56 +1,207 @@
-// threads.c: emulates the threads of a GPU block.
+// threads.c: emulates the threads of a GPU.
 // A thread runs until it waits for its warp (a shuffle) or its block (a barrier); when all wait,
-// those whose peers are complete continue. A deadlock is a bug of the kernel.
+// those whose peers are complete continue. Kernels call this file before each access to memory.
 #include "threads.h"
+#include "mma.h"
+#include "shadow.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#if !defined(__x86_64__)
 #include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes)
+#endif
 
-enum { THREADS = 256, WARP = 32, STACK = 64 << 10 };
+enum {
+	THREADS = 256,
+	WARP = 32,
+	LIVE = 4, // blocks at once
+	STACK = 64 << 10,
+	SHARED = 48 << 10, // bytes of a block's own memory
+	ARRAYS = 8,
+	COPIES = 64, // of a thread, under way
+	SITES = 64   // barriers of a kernel
+};
 
-typedef enum Wait { READY, SHUFFLE, BARRIER, DONE } Wait;
+typedef enum Wait { READY, SHUFFLE, LOAD, MULTIPLY, BARRIER, DONE } Wait;
+
+typedef struct Copy { // to shared memory, under way
+	char *to;
+	const char *from;
+	int32_t bytes, some; // the rest is 0
+} Copy;
+
+// ---- stacks ---------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+// Saves the registers that a call keeps, and continues on another stack: swapcontext() would take
+// most of the time.
+typedef void *Stack;
+void amos_gpu_switch(Stack *from, Stack *to);
+__asm__(".text\n"
+        "amos_gpu_switch:\n"
+        "push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
+        "mov %rsp, (%rdi); mov (%rsi), %rsp\n"
+        "pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n"
+        "ret\n");
+
+static void stack_start(Stack *s, char *memory, size_t bytes, void (*run)(void))
+{
+	void **top = (void **)(void *)(memory + bytes) - 1; // as after a call
+	memset(top - 7, 0, sizeof *top * 8);
+	top[-1] = (void *)run;
+	*s = top - 7;
+}
+#else
+typedef ucontext_t Stack;
+static void amos_gpu_switch(Stack *from, Stack *to)
+{
+	swapcontext(from, to);
+}
+
+static void stack_start(Stack *s, char *memory, size_t bytes, void (*run)(void))
+{
+	getcontext(s);
+	s->uc_stack.ss_sp = memory;
+	s->uc_stack.ss_size = bytes;
+	makecontext(s, run, 0);
+}
+#endif
 
 typedef struct Thread {
-	ucontext_t context;
+	Stack stack;
 	Wait wait;
-	int32_t value, distance;
+	int32_t value, distance, site;
+	Lane lane;        // of MULTIPLY
+	const void *line; // of LOAD
+	int32_t turned;
+	uint32_t result[4];
+	Copy copy[COPIES];
+	int step[COPIES + 1], steps, copies; // step[i]: its first copy
 } Thread;
 
-static Thread thread[THREADS];
-static char stack[THREADS][STACK] __attribute__((aligned(64)));
-static ucontext_t scheduler;
-static int now;
-static int64_t block;
+typedef struct Block {
+	bool live;
+	uint32_t number, life, epoch;
+	Thread thread[THREADS];
+	char shared[SHARED] __attribute__((aligned(64)));
+	int64_t used;
+	int arrays;
+	struct {
+		const void *of;
+		char *at;
+	} array[ARRAYS];
+} Block;
+
+static Block blocks[LIVE];
+static char stack[LIVE][THREADS][STACK] __attribute__((aligned(64)));
+static Stack scheduler;
+static Block *block; // that runs now
+static Thread *thread;
+static uint32_t lives, launch;
 static char *const *buffer;
 static void (*kernel)(char *const *);
+static char fault[256];  // what is wrong; empty: nothing
+static int without = -1; // barrier that is left out
+static uint64_t sites;   // bit s: barrier s was reached
 
-bool gpu_backward;
+uint64_t gpu_seed;
+int gpu_barriers, gpu_needed;
+
+// ---- writes that are undone -----------------------------------------------------------
+
+typedef struct Write {
+	char *at, before[16];
+	int bytes;
+} Write;
+static Write *writes;
+static int nwrites, room;
+static bool undoes;
+
+static void remember_write(char *at, int bytes)
+{
+	if (nwrites == room)
+		writes = realloc(writes, sizeof *writes * (size_t)(room = 2 * room + 1024));
+	Write *w = &writes[nwrites++];
+	w->at = at;
+	w->bytes = bytes;
+	memcpy(w->before, at, (size_t)bytes);
+}
+
+static void swap_write(Write *w)
+{
+	char now[sizeof w->before];
+	memcpy(now, w->at, (size_t)w->bytes);
+	memcpy(w->at, w->before, (size_t)w->bytes);
+	memcpy(w->before, now, (size_t)w->bytes);
+}
+
+static void undo_writes(int from)
+{
+	for (int i = nwrites; i-- > from;)
+		swap_write(&writes[i]);
+}
+
+static void redo_writes(void)
+{
+	for (int i = 0; i < nwrites; i++)
+		swap_write(&writes[i]);
+}
 
 // ---- called by kernels ----------------------------------------------------------------
 
 int32_t amos_gpu_thread(void);
 int32_t amos_gpu_block(void);
-void amos_gpu_barrier(void);
+void amos_gpu_barrier(int32_t site);
 int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t clamp);
+void amos_gpu_read(uintptr_t at, int32_t bytes), amos_gpu_write(uintptr_t at, int32_t bytes);
+void *amos_gpu_shared(const void *array, int64_t bytes);
 
 static void wait_for(Wait what)
 {
-	thread[now].wait = what;
-	swapcontext(&thread[now].context, &scheduler);
+	thread->wait = what;
+	amos_gpu_switch(&thread->stack, &scheduler);
+}
+
+static int number(void)
+{
+	return (int)(thread - block->thread);
+}
+
+// The first thing that is wrong ends the launch.
+static __attribute__((format(printf, 1, 2))) void wrong(const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	vsnprintf(fault, sizeof fault, format, list);
+	va_end(list);
+	if (thread)
+		wait_for(DONE);
 }
 
 int32_t amos_gpu_thread(void)
 {
-	return now;
+	return number();
 }
 
 int32_t amos_gpu_block(void)
 {
-	return (int32_t)block;
+	return (int32_t)block->number;
 }
 
-void amos_gpu_barrier(void)
+void amos_gpu_barrier(int32_t site)
 {
+	if (site >= SITES)
+		abort();
+	sites |= (uint64_t)1 << site;
+	if (site == without)
+		return;
+	thread->site = site;
 	wait_for(BARRIER);
 }
 
@@ -58,11 +209,146 @@ int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t 
 {
 	if (mask != -1 || clamp != WARP - 1)
 		abort();
-	Thread *t = &thread[now];
-	t->value = value;
-	t->distance = distance;
+	thread->value = value;
+	thread->distance = distance;
 	wait_for(SHUFFLE);
-	return t->value;
+	return thread->value;
+}
+
+// Returns the block's own copy of an array in shared memory.
+void *amos_gpu_shared(const void *of, int64_t bytes)
+{
+	for (int k = 0; k < block->arrays; k++)
+		if (block->array[k].of == of)
+			return block->array[k].at;
+	char *at = block->shared + block->used;
+	block->used += (bytes + 15) / 16 * 16;
+	if (block->used > SHARED || block->arrays == ARRAYS) {
+		wrong("%d bytes of shared memory", (int)block->used);
+		return block->shared;
+	}
+	block->array[block->arrays].of = of;
+	block->array[block->arrays++].at = at;
+	return at;
+}
+
+static bool is_shared(uintptr_t at)
+{
+	return at >= (uintptr_t)block->shared && at < (uintptr_t)(block->shared + SHARED);
+}
+
+static Who who(uintptr_t at)
+{
+	uint32_t life = is_shared(at) ? block->life : launch;
+	return (Who){life, block->number, block->epoch, (uint32_t)number()};
+}
+
+static __attribute__((noinline)) void race(bool writes_it, bool shared, const Who *other)
+{
+	const char *place = shared ? "shared memory" : "memory";
+	if (!writes_it && other->thread == (uint32_t)number() && other->block == block->number)
+		wrong("thread %d of block %u reads shared memory that is not written", number(),
+		      block->number);
+	wrong(
+	    "thread %d of block %u %s %s that thread %u of block %u uses, with no barrier between "
+	    "(the last was %d)",
+	    number(), block->number, writes_it ? "writes" : "reads", place, other->thread,
+	    other->block, thread->site);
+}
+
+static inline void access_memory(uintptr_t at, int32_t bytes, bool writes_it)
+{
+	Who other, own = who(at);
+	bool shared = is_shared(at);
+	if (writes_it ? shadow_write(at, bytes, own, &other)
+	    : shared  ? shadow_read_own(at, bytes, own, &other)
+	              : shadow_read(at, bytes, own, &other))
+		race(writes_it, shared, &other);
+}
+
+void amos_gpu_read(uintptr_t at, int32_t bytes)
+{
+	access_memory(at, bytes, false);
+}
+
+void amos_gpu_write(uintptr_t at, int32_t bytes)
+{
+	access_memory(at, bytes, true);
+	if (undoes && !is_shared(at))
+		remember_write((char *)at, bytes);
+}
+
+// ---- matrix instructions, and copies to shared memory ---------------------------------
+
+void amos_gpu_ldmatrix(const void *line, int32_t turned);
+void amos_gpu_mma(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float, float,
+                  float);
+uint32_t amos_gpu_result(int32_t i);
+void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some);
+void amos_gpu_commit(void), amos_gpu_wait(int32_t most);
+
+void amos_gpu_ldmatrix(const void *line, int32_t turned)
+{
+	access_memory((uintptr_t)line, 16, false);
+	thread->line = line;
+	thread->turned = turned;
+	wait_for(LOAD);
+}
+
+void amos_gpu_mma(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
+                  float c0, float c1, float c2, float c3)
+{
+	thread->lane = (Lane){{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
+	wait_for(MULTIPLY);
+}
+
+uint32_t amos_gpu_result(int32_t i)
+{
+	return thread->result[i];
+}
+
+// Nobody may use what the copy writes until it is waited for: its bytes are written at both ends,
+// and meanwhile are another's.
+void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some)
+{
+	Who other, nobody = who((uintptr_t)to);
+	if (((uintptr_t)to | (uintptr_t)from) % (uintptr_t)bytes || !is_shared((uintptr_t)to) ||
+	    thread->copies == COPIES)
+		wrong("a copy of %d bytes to %p", bytes, (void *)to);
+	if (some)
+		access_memory((uintptr_t)from, some, false);
+	access_memory((uintptr_t)to, bytes, true);
+	nobody.block = UINT32_MAX; // no barrier orders it
+	shadow_write((uintptr_t)to, bytes, nobody, &other);
+	thread->copy[thread->copies++] = (Copy){to, from, bytes, some};
+}
+
+void amos_gpu_commit(void)
+{
+	if (thread->steps == COPIES)
+		wrong("too many steps of copies");
+	thread->step[thread->steps++] = thread->copies;
+}
+
+static void finish_copy(const Copy *c)
+{
+	shadow_clear((uintptr_t)c->to, c->bytes);
+	access_memory((uintptr_t)c->to, c->bytes, true);
+	memset(c->to, 0, (size_t)c->bytes);
+	memcpy(c->to, c->from, (size_t)c->some);
+}
+
+void amos_gpu_wait(int32_t most)
+{
+	int done = thread->steps > most ? thread->steps - most : 0;
+	int copies = done ? thread->step[done - 1] : 0;
+	for (int i = 0; i < copies; i++)
+		finish_copy(&thread->copy[i]);
+	thread->copies -= copies;
+	thread->steps -= done;
+	memmove(thread->copy, thread->copy + copies, sizeof(Copy) * (size_t)thread->copies);
+	for (int i = 0; i < thread->steps; i++)
+		thread->step[i] = thread->step[i + done] - copies;
 }
 
 // ---- scheduling -----------------------------------------------------------------------
@@ -70,77 +356,219 @@ int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t 
 static void thread_main(void)
 {
 	kernel(buffer);
-	thread[now].wait = DONE;
+	wait_for(DONE);
 }
 
-static bool all_wait(int from, int to, Wait what)
+static bool all_wait(const Block *b, int from, int to, Wait what)
 {
 	for (int t = from; t < to; t++)
-		if (thread[t].wait != what)
+		if (b->thread[t].wait != what)
 			return false;
 	return true;
 }
 
-static bool release_warp(int from)
+static void shuffle(Thread *warp)
 {
 	int32_t value[WARP];
-	if (!all_wait(from, from + WARP, SHUFFLE))
-		return false;
 	for (int l = 0; l < WARP; l++)
-		value[l] = thread[from + (l ^ thread[from + l].distance)].value;
-	for (int l = 0; l < WARP; l++) {
-		thread[from + l].value = value[l];
-		thread[from + l].wait = READY;
-	}
+		value[l] = warp[l ^ warp[l].distance].value;
+	for (int l = 0; l < WARP; l++)
+		warp[l].value = value[l];
+}
+
+static void load_matrices(Thread *warp)
+{
+	const void *line[WARP];
+	uint32_t result[WARP][4];
+	for (int l = 0; l < WARP; l++)
+		line[l] = warp[l].line;
+	mma_load(line, warp->turned, result);
+	for (int l = 0; l < WARP; l++)
+		memcpy(warp[l].result, result[l], sizeof result[l]);
+}
+
+static void multiply(Thread *warp)
+{
+	Lane lane[WARP];
+	for (int l = 0; l < WARP; l++)
+		lane[l] = warp[l].lane;
+	mma_bf16(lane);
+	for (int l = 0; l < WARP; l++)
+		memcpy(warp[l].result, lane[l].c, sizeof lane[l].c);
+}
+
+static bool release_warp(Block *b, int from)
+{
+	static void (*const done[])(Thread *) = {
+	    [SHUFFLE] = shuffle, [LOAD] = load_matrices, [MULTIPLY] = multiply};
+	Thread *warp = &b->thread[from];
+	Wait what = warp->wait;
+	if (what == READY || what > MULTIPLY || !all_wait(b, from, from + WARP, what))
+		return false;
+	done[what](warp);
+	for (int l = 0; l < WARP; l++)
+		warp[l].wait = READY;
 	return true;
 }
 
-static bool release(void)
+// Lets the threads continue whose peers have come. False: no thread of the block can.
+static bool release(Block *b)
 {
 	bool any = false;
 	for (int from = 0; from < THREADS; from += WARP)
-		any |= release_warp(from);
-	if (!all_wait(0, THREADS, BARRIER))
+		any |= release_warp(b, from);
+	if (all_wait(b, 0, THREADS, DONE)) {
+		b->live = false;
+		return true;
+	}
+	if (!all_wait(b, 0, THREADS, BARRIER))
 		return any;
-	for (int t = 0; t < THREADS; t++)
-		thread[t].wait = READY;
+	for (int t = 0; t < THREADS; t++) {
+		if (b->thread[t].site != b->thread[0].site)
+			return false;
+		b->thread[t].wait = READY;
+	}
+	b->epoch++;
 	return true;
 }
 
-static void make_ready(int t)
+static void start_block(int slot, uint32_t block_number)
 {
-	ucontext_t *context = &thread[t].context;
-	getcontext(context);
-	context->uc_stack.ss_sp = stack[t];
-	context->uc_stack.ss_size = STACK;
-	context->uc_link = &scheduler;
-	makecontext(context, thread_main, 0);
-	thread[t].wait = READY;
+	Block *b = &blocks[slot];
+	b->live = true;
+	b->number = block_number;
+	b->life = ++lives;
+	b->epoch = 0;
+	b->used = b->arrays = 0;
+	for (int t = 0; t < THREADS; t++) {
+		ASAN_UNPOISON_MEMORY_REGION(stack[slot][t], STACK);
+		stack_start(&b->thread[t].stack, stack[slot][t], STACK, thread_main);
+		b->thread[t].wait = READY;
+		b->thread[t].site = -1;
+		b->thread[t].steps = b->thread[t].copies = 0;
+	}
 }
 
-static void run_block(void)
+static uint32_t next_random(void)
 {
-	for (int t = 0; t < THREADS; t++)
-		make_ready(t);
-	while (!all_wait(0, THREADS, DONE)) {
-		for (int k = 0; k < THREADS; k++) {
-			now = gpu_backward ? THREADS - 1 - k : k;
-			if (thread[now].wait == READY)
-				swapcontext(&scheduler, &thread[now].context);
-		}
-		if (!all_wait(0, THREADS, DONE) && !release()) {
-			fputs("threads: a barrier or shuffle that not all threads reach\n", stderr);
-			abort();
-		}
+	gpu_seed = gpu_seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(gpu_seed >> 33);
+}
+
+// Every thread that can runs once, in a random order.
+static void run_ready(void)
+{
+	enum { ALL = LIVE * THREADS };
+	uint32_t from = next_random(), step = next_random() | 1;
+	for (uint32_t k = 0; k < ALL && !*fault; k++) {
+		uint32_t at = (from + k * step) % ALL;
+		block = &blocks[at / THREADS];
+		thread = &block->thread[at % THREADS];
+		if (block->live && thread->wait == READY)
+			amos_gpu_switch(&scheduler, &thread->stack);
 	}
+	thread = NULL;
+}
+
+// Returns what is wrong, or NULL.
+static const char *run_launch(const struct amos_kernel *row)
+{
+	int64_t started = 0;
+	bool backward = next_random() & 1;
+	*fault = 0;
+	launch = ++lives;
+	for (bool live = true; live && !*fault;) {
+		live = false;
+		for (int slot = 0; slot < LIVE; slot++) {
+			if (!blocks[slot].live && started < row->workers) {
+				int64_t n = backward ? row->workers - 1 - started : started;
+				start_block(slot, (uint32_t)n);
+				started++;
+			}
+			live |= blocks[slot].live;
+		}
+		run_ready();
+		for (int slot = 0; slot < LIVE && !*fault; slot++)
+			if (blocks[slot].live && !release(&blocks[slot]))
+				wrong("a barrier or shuffle that not all threads reach");
+	}
+	for (int slot = 0; slot < LIVE; slot++)
+		blocks[slot].live = false;
+	return *fault ? fault : NULL;
+}
+
+static void set_kernel(const struct amos_kernel *row, char *const *buf)
+{
+	kernel = (void (*)(char *const *))(void *)row->code;
+	buffer = buf;
+}
+
+static int report(const struct amos_kernel *row, const char *what)
+{
+	if (what)
+		printf("%s %s: %s\n", row->name, row->shape, what);
+	return what != NULL;
 }
 
 int gpu_launch(const struct amos_run *run, const struct amos_kernel *row, char *const *buf)
 {
 	(void)run;
-	kernel = (void (*)(char *const *))(void *)row->code;
-	buffer = buf;
-	for (block = 0; block < row->workers; block++)
-		run_block();
-	return 0;
+	set_kernel(row, buf);
+	return report(row, run_launch(row));
+}
+
+// ---- without one barrier --------------------------------------------------------------
+
+static void **known; // kernels
+static int nknown;
+
+static bool is_known(void *code)
+{
+	for (int k = 0; k < nknown; k++)
+		if (known[k] == code)
+			return true;
+	known = realloc(known, sizeof *known * (size_t)(nknown + 1));
+	known[nknown++] = code;
+	return false;
+}
+
+int gpu_launch_without(const struct amos_run *run, const struct amos_kernel *row, char *const *buf)
+{
+	if (is_known((void *)row->code))
+		return gpu_launch(run, row, buf);
+	set_kernel(row, buf);
+	undoes = true;
+	nwrites = 0;
+	sites = 0;
+	int status = report(row, run_launch(row));
+	uint64_t all = status ? 0 : sites;
+	int base = nwrites;
+	if (all)
+		undo_writes(0);
+	for (without = 0; without < SITES; without++) {
+		if (!(all >> without & 1))
+			continue;
+		gpu_barriers++;
+		if (run_launch(row))
+			gpu_needed++;
+		else
+			printf("%s %s: barrier %d is not needed\n", row->name, row->shape, without);
+		undo_writes(base);
+		nwrites = base;
+	}
+	if (all)
+		redo_writes();
+	without = -1;
+	undoes = false;
+	return status;
+}
+
+void gpu_forget(void)
+{
+	shadow_free();
+	free(writes);
+	free(known);
+	writes = NULL;
+	known = NULL;
+	nwrites = room = nknown = 0;
 }

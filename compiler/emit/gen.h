@@ -165,9 +165,12 @@ struct TargetOps {                              // the hooks of a target
 	Value (*tile)(const Gen *, const Tile *);
 	void (*tile_begin)(Gen *, const Tile *);
 	void (*tile_end)(Gen *, const Tile *);
-	// On a GPU: the thread's number in its worker; a barrier that all its threads reach.
-	Value (*thread)(Gen *);
+	// On a GPU: the thread's number in its worker, the worker's; a barrier that all threads
+	// reach.
+	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
+	// The address of i64 number i of `count` that the worker's threads share, by name.
+	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The bytes of a module: an object, or code of a device.
 	Part (*write)(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef);
 };

@@ -132,10 +132,14 @@ static void worker_body(Gen *g, RowKernel *s)
 
 // ---- workers --------------------------------------------------------------------------
 
-// Begins a loop over the worker's rows.
+// Begins a loop over the worker's rows; outer is NULL: it has one.
 static Loop worker_rows(Gen *g, int64_t rows, Index *row)
 {
 	int64_t block = g->kern->sched->rows;
+	if (block == 1) {
+		*row = uniform_index(g, g->worker, rows, 1);
+		return (Loop){.outer = NULL};
+	}
 	Value first = times(g, g->worker, block);
 	Value end = end_after(g, first, block, number(g, rows));
 	Loop loop = loop_begin(g, first, end, 1);
@@ -190,7 +194,7 @@ static void emit_rows(Gen *g, RowKernel *s)
 	Loop loop = worker_rows(g, rows, &row);
 	row_index(g->vars, &s->groups, which, &g->kern->space, &row, s->idx);
 	worker_body(g, s);
-	loop_end(g, &loop);
+	single_end(g, &loop);
 }
 
 static void column_body(Gen *g, int n, const Index *unit, void *context)
@@ -333,6 +337,11 @@ void emit_map(Gen *g)
 	const Kern *kern = g->kern;
 	RowKernel *s = row_kernel(g);
 	if (!s->groups.n) {
+		for (int o = 0; o < kern->nout; o++) { // by all threads, before one of them stores
+			Index to[RANK];
+			space_index(g, &val(g->graph, kern->out[o])->shape, s->idx, to);
+			at(g, kern->out[o], to);
+		}
 		Loop single = g->ops->single_begin(g);
 		store_outs(g, s->idx);
 		single_end(g, &single);
@@ -355,5 +364,5 @@ void emit_map(Gen *g)
 	Loop loop = worker_rows(g, count / columns, &row);
 	row_index(g->vars, &s->groups, (1u << last) - 1, &kern->space, &row, s->idx);
 	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, 1, store_units, s);
-	loop_end(g, &loop);
+	single_end(g, &loop);
 }

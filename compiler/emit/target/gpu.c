@@ -57,6 +57,23 @@ Value gpu_value(Gen *g, Elem e, Value v)
 	return LLVMBuildBitCast(g->b, v, elem_type(g, e), "");
 }
 
+// Returns the address of an array: under emulation, of the block's own copy.
+static Value shared_array(Gen *g, Value array, LLVMTypeRef type)
+{
+	if (!g->target->emulated)
+		return array;
+	uint64_t *known = table_cell(g->address, &array, sizeof array);
+	if (*known)
+		return (Value)(uintptr_t)*known;
+	Level *was = level_go(g, g->ground);
+	LLVMTargetDataRef layout = LLVMGetModuleDataLayout(g->module);
+	Value in[] = {array, number(g, (int64_t)LLVMABISizeOfType(layout, type))};
+	Value own = hardware(g, NULL, EMULATED_SHARED, LLVMTypeOf(array), COUNT(in), in);
+	level_go(g, was);
+	*known = (uint64_t)(uintptr_t)own;
+	return own;
+}
+
 Value gpu_shared(Gen *g, const char *name, int64_t count, Value i)
 {
 	LLVMTypeRef type = LLVMArrayType2(g->i64, (uint64_t)count);
@@ -64,10 +81,11 @@ Value gpu_shared(Gen *g, const char *name, int64_t count, Value i)
 	if (!shared) {
 		shared = LLVMAddGlobalInAddressSpace(g->module, type, name, SHARED);
 		LLVMSetLinkage(shared, LLVMInternalLinkage);
+		LLVMSetAlignment(shared, WIDEST);
 		bool host = !g->target->device;
 		LLVMSetInitializer(shared, host ? LLVMConstNull(type) : LLVMGetUndef(type));
 	}
-	return LLVMBuildGEP2(g->b, g->i64, shared, &i, 1, "");
+	return LLVMBuildGEP2(g->b, g->i64, shared_array(g, shared, type), &i, 1, "");
 }
 
 // ---- kernels --------------------------------------------------------------------------
@@ -77,6 +95,7 @@ void gpu_begin(Gen *g, const char *name)
 	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), &g->ptr, 1, 0);
 	function_begin(g, name, type);
 	g->buf = LLVMGetParam(g->function, 0);
+	g->worker = g->ops->block(g);
 }
 
 LLVMTypeRef gpu_pointer(Gen *g)

@@ -17,10 +17,16 @@ static Value thread_number(Gen *g)
 	return special(g, "llvm.nvvm.read.ptx.sreg.tid.x", "amos_gpu_thread");
 }
 
+static Value block_number(Gen *g)
+{
+	return special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
+}
+
 static void barrier(Gen *g)
 {
-	hardware(g, "llvm.nvvm.barrier0", "amos_gpu_barrier", LLVMVoidTypeInContext(g->context), 0,
-	         NULL);
+	Value site = LLVMConstInt(g->i32, 0, 0); // for the emulator, see watch.c
+	hardware(g, CUDA_BARRIER, EMULATED_BARRIER, LLVMVoidTypeInContext(g->context),
+	         g->target->emulated, &site);
 }
 
 // ---- reductions across threads --------------------------------------------------------
@@ -60,8 +66,11 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 	for (int distance = WARP / 2; distance; distance /= 2)
 		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
+	Value lane = LLVMBuildURem(g->b, thread_number(g), number(g, WARP), "");
 	barrier(g);
+	Loop first = loop_begin(g, lane, number(g, 1), WARP);
 	LLVMBuildStore(g->b, gpu_bits(g, e, v), warp_entry(g, warp));
+	loop_end(g, &first);
 	barrier(g);
 	for (int w = 0; w < WARPS; w++) {
 		Value bits = LLVMBuildLoad2(g->b, g->i64, warp_entry(g, number(g, w)), "");
@@ -92,24 +101,23 @@ static void begin_launch(Gen *g, const char *name)
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
 		set_threads(g);
 	}
-	g->worker = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
 }
 
 static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
                          LLVMTargetMachineRef machine)
 {
+	remove_barriers(module);
+	if (t->emulated)
+		watch_module(module);
 	return target_code(arena, t, module, machine,
 	                   t->emulated ? LLVMObjectFile : LLVMAssemblyFile);
 }
 
-static const TargetOps cuda_ops = {.begin = begin_launch,
-                                   .pointer = gpu_pointer,
-                                   .lane_loop = gpu_lane_loop,
+static const TargetOps cuda_ops = {GPU_OPS,
+                                   .begin = begin_launch,
                                    .reduce_lanes = reduce_threads,
-                                   .barrier = gpu_barrier,
-                                   .single_begin = gpu_single_begin,
-                                   .prefetch = gpu_prefetch,
                                    .thread = thread_number,
+                                   .block = block_number,
                                    .all_threads = barrier,
                                    .write = write_module};
 

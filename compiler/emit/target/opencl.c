@@ -17,6 +17,11 @@ static Value thread_number(Gen *g)
 	return call(g, GPU_THREAD, g->i64);
 }
 
+static Value block_number(Gen *g)
+{
+	return call(g, GPU_BLOCK, g->i64);
+}
+
 static void barrier(Gen *g)
 {
 	call(g, GPU_BARRIER, LLVMVoidTypeInContext(g->context));
@@ -63,27 +68,19 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 
 // ---- the target -----------------------------------------------------------------------
 
-static void begin_launch(Gen *g, const char *name)
-{
-	gpu_begin(g, name);
-	g->worker = call(g, GPU_BLOCK, g->i64);
-}
-
 static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
                          LLVMTargetMachineRef machine)
 {
 	(void)t, (void)machine;
+	remove_barriers(module);
 	return spirv_of(arena, module);
 }
 
-static const TargetOps opencl_ops = {.begin = begin_launch,
-                                     .pointer = gpu_pointer,
-                                     .lane_loop = gpu_lane_loop,
+static const TargetOps opencl_ops = {GPU_OPS,
+                                     .begin = gpu_begin,
                                      .reduce_lanes = reduce_threads,
-                                     .barrier = gpu_barrier,
-                                     .single_begin = gpu_single_begin,
-                                     .prefetch = gpu_prefetch,
                                      .thread = thread_number,
+                                     .block = block_number,
                                      .all_threads = barrier,
                                      .write = write_module};
 

@@ -113,7 +113,7 @@ Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef resul
 {
 	if (!g->target->emulated)
 		return intrinsic(g, name, 0, NULL, n, args);
-	LLVMTypeRef types[4];
+	LLVMTypeRef types[10];
 	for (int k = 0; k < n; k++)
 		types[k] = LLVMTypeOf(args[k]);
 	LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)n, 0);

@@ -28,8 +28,9 @@ const char *cpu_names(Arena *), *triple_names(Arena *);
 
 // ---- gpu.c: hooks of all GPUs, where a worker is a block of threads, a lane is a thread
 
-enum { THREADS = 256, GLOBAL = 1, SHARED = 3 }; // of a worker; address spaces
-void gpu_begin(Gen *, const char *name);        // sets all but the worker
+enum { THREADS = 256, WIDEST = 16 }; // of a worker; bytes of a load
+enum { GLOBAL = 1, SHARED = 3 };     // address spaces
+void gpu_begin(Gen *, const char *name);
 LLVMTypeRef gpu_pointer(Gen *);
 void gpu_barrier(Gen *);
 Loop gpu_single_begin(Gen *);
@@ -39,6 +40,21 @@ void gpu_prefetch(Gen *, Value from, Prefetch); // nothing
 Value gpu_shared(Gen *, const char *name, int64_t count, Value i);
 // A value as i64, and back.
 Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
+
+// TargetOps that are the same for all.
+#define GPU_OPS                                                                                    \
+	.pointer = gpu_pointer, .lane_loop = gpu_lane_loop, .barrier = gpu_barrier,                \
+	.single_begin = gpu_single_begin, .prefetch = gpu_prefetch, .shared = gpu_shared
+
+// ---- barriers.c, watch.c: modules of kernels ------------------------------------------
+
+// Functions that a module calls for barriers: of CUDA, and of the emulator; the emulator's that
+// returns a block's own copy of an array.
+#define CUDA_BARRIER     "llvm.nvvm.barrier0"
+#define EMULATED_BARRIER "amos_gpu_barrier"
+#define EMULATED_SHARED  "amos_gpu_shared"
+void remove_barriers(LLVMModuleRef);
+void watch_module(LLVMModuleRef);
 
 // ---- nvptx.c, opencl.c. `host`: the target that has the tables, or runs the emulator
 

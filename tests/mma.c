@@ -1,0 +1,52 @@
+// mma.c: computes NVIDIA's matrix instructions, from the fragments of the PTX ISA: group = lane /
+// 4, pair = lane % 4.
+//   a [16, 16]: register r has row group + 8 (r % 2), columns 2 pair + 8 (r / 2) and the next
+//   b [16, 8]: register r has rows 2 pair + 8 r and the next, column group
+//   c [16, 8]: register r has row group + 8 (r / 2), column 2 pair + r % 2
+//   ldmatrix: register r has, of the lines of threads 8 r to 8 r + 7, line group, elements 2 pair
+//   and the next; turned: of lines 2 pair and the next, element group
+#include "mma.h"
+#include <string.h>
+
+static float bf16(uint32_t pair, int half)
+{
+	uint32_t bits = pair >> 16 * half << 16;
+	float x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+void mma_bf16(Lane *lane)
+{
+	float a[16][16], b[16][8];
+	for (int l = 0; l < LANES; l++)
+		for (int e = 0; e < 2; e++) {
+			int group = l / 4, at = l % 4 * 2 + e;
+			for (int r = 0; r < 4; r++)
+				a[group + r % 2 * 8][at + r / 2 * 8] = bf16(lane[l].a[r], e);
+			for (int r = 0; r < 2; r++)
+				b[at + r * 8][group] = bf16(lane[l].b[r], e);
+		}
+	for (int l = 0; l < LANES; l++)
+		for (int r = 0; r < 4; r++) {
+			int row = l / 4 + r / 2 * 8, column = l % 4 * 2 + r % 2;
+			float sum = lane[l].c[r];
+			for (int k = 0; k < 16; k++)
+				sum += a[row][k] * b[k][column];
+			lane[l].c[r] = sum;
+		}
+}
+
+void mma_load(const void *const *line, bool turned, uint32_t (*result)[4])
+{
+	for (int l = 0; l < LANES; l++)
+		for (int r = 0; r < 4; r++) {
+			uint16_t pair[2];
+			for (int e = 0; e < 2; e++) {
+				int own = l / 4, at = l % 4 * 2 + e;
+				const uint16_t *from = line[8 * r + (turned ? at : own)];
+				pair[e] = from[turned ? own : at];
+			}
+			result[l][r] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
+		}
+}
