@@ -28,6 +28,13 @@ static int64_t piece_of(const Scheduler *t, int64_t units)
 	return t->sched->units * t->machine->lanes * t->machine->threads;
 }
 
+// A worker of a GPU has a few elements for each thread.
+static int64_t work_of(const Scheduler *t)
+{
+	enum { EACH = 4 };
+	return t->machine->threads > 1 ? EACH * t->machine->threads : WORK;
+}
+
 static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t piece)
 {
 	t->sched->partition = P_columns;
@@ -38,7 +45,7 @@ static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t pie
 static void cut_rows(Scheduler *t, int64_t rows, int64_t size)
 {
 	t->sched->partition = P_rows;
-	t->sched->rows = MAX(1, MIN(WORK / MAX(1, size), (rows + 7) / 8));
+	t->sched->rows = MAX(1, MIN(work_of(t) / MAX(1, size), (rows + 7) / 8));
 	t->sched->workers = ceil_div(rows, t->sched->rows);
 }
 
@@ -58,17 +65,18 @@ static void block_map(Scheduler *t)
 		return;
 	}
 	Groups groups = space_groups(t);
-	int64_t count = count_of(&t->kern->space);
+	int64_t count = count_of(&t->kern->space), work = work_of(t);
 	int64_t columns = groups.n ? groups.size[groups.n - 1] : 1;
-	t->sched->flat = columns < t->machine->lanes / 2 && count > 1;
+	int64_t narrow = t->machine->threads > 1 ? work : t->machine->lanes / 2;
+	t->sched->flat = columns < narrow && count > 1;
 	if (t->sched->flat)
 		columns = count;
 	int64_t rows = count / columns;
 	t->sched->units = 1;
 	if (rows == 1)
-		cut_columns(t, 1, columns, columns < 4 * WORK ? WORK / 4 : WORK);
-	else if (columns >= 2 * WORK)
-		cut_columns(t, rows, columns, WORK);
+		cut_columns(t, 1, columns, columns < 4 * work ? work / 4 : work);
+	else if (columns >= 2 * work)
+		cut_columns(t, rows, columns, work);
 	else
 		cut_rows(t, rows, columns);
 }
@@ -270,7 +278,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 			return false;
 		rows *= groups->size[k];
 	}
-	if (t->machine->threads > 1 || last < 1 || groups->reduced[last] || t->depth > 1)
+	if (last < 1 || groups->reduced[last] || t->depth > 1)
 		return false;
 	int64_t columns = groups->size[last];
 	if (rows * columns < LARGE_SPACE || rows < BLOCKS || columns > LONG ||
@@ -278,7 +286,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		return false;
 	cut_columns(t, 1, columns, piece_of(t, FEW));
 	s->partition = P_partials;
-	s->rows = MIN(ROWS, ceil_div(rows, BLOCKS));
+	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
 	int weight = 0;
@@ -417,8 +425,12 @@ static void schedule_kernel(Scheduler *t)
 		break;
 	case L_dot:
 		// Without a tile, or without a sum, each element is a reduction of its own.
-		if (t->machine->rows && count_of(&val(t->graph, root->in[0])->shape))
+		if (!count_of(&val(t->graph, root->in[0])->shape))
+			block_map(t);
+		else if (t->machine->rows)
 			tune_kernel(t, tile_product);
+		else if (t->machine->threads > 1)
+			tile_block(t);
 		else
 			block_map(t);
 		break;

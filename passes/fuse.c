@@ -170,8 +170,8 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	for (int i = 0; i < c->member.count; i++)
 		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
-	return f->machine->rows && !reads_reduction(f, p, c) &&
-	       count_of(&c->space) == count_of(&p->space) &&
+	bool tiles = f->machine->rows || f->machine->threads > 1;
+	return tiles && !reads_reduction(f, p, c) && count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
 	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
 	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);

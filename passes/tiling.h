@@ -25,6 +25,7 @@ typedef struct Scheduler {
 } Scheduler;
 
 void tile_product(Scheduler *);                        // tiling.c
+void tile_block(Scheduler *);                          // block_tiling.c
 void tile_attention(Scheduler *);                      // attend_tiling.c
 void tune_kernel(Scheduler *, void tile(Scheduler *)); // tuning.c: as its tuning says
 

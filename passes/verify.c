@@ -138,6 +138,36 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
+// True for a power of two from `least` on, with at most 512 bytes of sums.
+static bool is_side(int64_t n, int64_t least, int64_t bytes)
+{
+	return n >= least && n * bytes <= 512 && !(n & (n - 1));
+}
+
+static void check_block(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	int64_t bytes = elems[val(p->graph, kern->root)->type].bytes;
+	if (p->machine->threads != 256 || s->height < 1 || s->columns < 1 || s->depth < 1 ||
+	    s->unroll < 1 || s->depth % s->unroll || s->stages < 2)
+		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
+	BlockSizes z = block_sizes(p->graph, kern, p->machine);
+	if (!is_side(s->height, z.matrix ? 32 : 16, bytes) ||
+	    !is_side(s->columns, z.matrix ? 64 : 16, bytes) ||
+	    (z.matrix ? s->depth != 32 : s->depth != 8 && s->depth != 16))
+		fail(p->name, "kernel %d: a tile of other sizes than 256 threads have", k);
+	if ((s->a != W_copy && s->a != W_transpose) || (s->b != W_copy && s->b != W_transpose))
+		fail(p->name, "kernel %d: threads read along k or not", k);
+	if (s->parts > 1 && (s->reduce.count || !s->after))
+		fail(p->name, "kernel %d: the parts are not the sum", k);
+	if (s->workers != z.dot.batch * z.down * z.across * MAX(1, s->parts))
+		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
+		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
+	if (s->work < z.work)
+		fail(p->name, "kernel %d: it works in too few bytes", k);
+}
+
 static void check_heads(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -204,6 +234,8 @@ static void check_schedule(const Contents *c)
 		check_tile(c);
 	else if (s->partition == P_heads)
 		check_heads(p, k);
+	else if (s->partition == P_blocks)
+		check_block(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
 		fail(p->name, "kernel %d: a worker has nothing to do", k);
 }

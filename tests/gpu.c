@@ -1,8 +1,9 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu cuda|opencl FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
+// gpu cuda|ptx|opencl FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
 // training step. cuda: on emulated threads, in random orders, where any one barrier left out is a
-// race; and as PTX, which ptxas assembles if it is installed. opencl: on this machine's device of
-// OpenCL, and as SPIR-V, which spirv-val checks.
+// race; and as PTX, which ptxas assembles, if it is installed, without spills, and in registers and
+// shared memory for two blocks of a multiprocessor. ptx: only this. opencl: on this machine's
+// device of OpenCL, and as SPIR-V, which spirv-val checks.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -39,13 +40,38 @@ static bool takes(Arena *arena, const Graph *g, const char *target_name, const c
 	return false;
 }
 
+// True if all that ptxas says of kernels is below the limits.
+static bool within_limits(Arena *arena, const char *path, const char *what)
+{
+	static const struct {
+		const char *unit;
+		long most;
+	} limits[] = {{" bytes spill stores", 0}, {" registers", 128}, {" bytes smem", 48 << 10}};
+	bool good = true;
+	char *text = read_file(arena, path, NULL), *kernel = "";
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		if (strstr(line, "Compiling entry"))
+			kernel = line;
+		for (int i = 0; i < COUNT(limits); i++) {
+			char *at = strstr(line, limits[i].unit);
+			while (at && at > line && at[-1] >= '0' && at[-1] <= '9')
+				at--;
+			if (!at || atol(at) <= limits[i].most)
+				continue;
+			printf("%s: %s: %ld%s\n", what, kernel, atol(at), limits[i].unit);
+			good = false;
+		}
+	}
+	return good;
+}
+
 static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 {
-	const char *ptxas = find_ptxas();
-	return takes(arena, g, "cuda:sm_90",
-	             ptxas ? format(arena, "%s -arch=sm_90 -o /dev/null", ptxas)
-	                   : "grep -q '.visible .entry'",
-	             what);
+	const char *ptxas = find_ptxas(), *said = format(arena, "%s/said", folder);
+	if (!ptxas)
+		return takes(arena, g, "cuda:sm_90", "grep -q '.visible .entry'", what);
+	const char *program = format(arena, "%s -v -arch=sm_90 -o /dev/null >%s 2>&1", ptxas, said);
+	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what);
 }
 
 // ---- graphs ---------------------------------------------------------------------------
@@ -120,18 +146,22 @@ static double check_device(Arena *arena, const Graph *g, const Array *slot, doub
 int main(int argc, char **argv)
 {
 	int failures = 0;
-	bool opencl = argc > 1 && !strcmp(argv[1], "opencl");
+	const char *how = argc > 1 ? argv[1] : "";
+	bool opencl = !strcmp(how, "opencl"), runs = strcmp(how, "ptx");
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
 		bool model = ends_with(argv[i], ".onnx");
 		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
-		Array *slot =
-		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i - 1, 5);
-		// Rounding accumulates through the layers of a model: the tolerance is that of the
-		// goldens.
-		double worst = (opencl ? check_device : check_emulated)(
-		    arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
+		double worst = 0;
+		if (runs) {
+			Array *slot = model ? first_slots(arena, g)
+			                    : random_slots(arena, g, (uint64_t)i - 1, 5);
+			// Rounding accumulates through the layers of a model: the tolerance is that
+			// of the goldens.
+			worst = (opencl ? check_device : check_emulated)(
+			    arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
+		}
 		bool good =
 		    worst <= 1 &&
 		    (opencl ? takes(arena, g, "opencl", "spirv-val --target-env opencl2.1", argv[i])
@@ -141,11 +171,13 @@ int main(int argc, char **argv)
 		arena_free(arena);
 	}
 	printf("%d graphs %s, %d fail\n", argc - 2,
-	       opencl         ? "on a device of OpenCL and as SPIR-V"
-	       : find_ptxas() ? "on emulated threads and as PTX, assembled"
-	                      : "on emulated threads and as PTX; no ptxas here",
+	       opencl ? "on a device of OpenCL and as SPIR-V"
+	       : runs ? "on emulated threads and as PTX"
+	              : "as PTX",
 	       failures);
-	if (!opencl)
+	if (!opencl && !find_ptxas())
+		printf("no ptxas here: the PTX is not assembled\n");
+	if (gpu_barriers)
 		printf("%d barriers, %d of which a race shows to be needed\n", gpu_barriers,
 		       gpu_needed);
 	return failures || argc < 3 || gpu_needed < gpu_barriers;

@@ -376,12 +376,18 @@ static void shuffle(Thread *warp)
 		warp[l].value = value[l];
 }
 
+// Eight lines of 16 bytes come at once if they lie in different banks.
 static void load_matrices(Thread *warp)
 {
 	const void *line[WARP];
-	uint32_t result[WARP][4];
-	for (int l = 0; l < WARP; l++)
+	uint32_t result[WARP][4], banks[4] = {0};
+	for (int l = 0; l < WARP; l++) {
 		line[l] = warp[l].line;
+		banks[l / 8] |= 1u << (uintptr_t)line[l] / 16 % 8;
+	}
+	for (int matrix = 0; matrix < 4; matrix++)
+		if (banks[matrix] != 0xFF)
+			wrong("ldmatrix reads lines in the same banks");
 	mma_load(line, warp->turned, result);
 	for (int l = 0; l < WARP; l++)
 		memcpy(warp[l].result, result[l], sizeof result[l]);

@@ -119,6 +119,8 @@ static void write_kernel(Gen *base, Signature *signature, int n)
 		g.ops->begin(&g, name);
 		if (g.kern->sched->partition == P_tiles)
 			emit_dot(&g);
+		else if (g.kern->sched->partition == P_blocks)
+			emit_thread_tile(&g);
 		else
 			emitters[g.kern->kind](&g);
 		LLVMBuildRetVoid(g.b);

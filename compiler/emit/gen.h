@@ -17,6 +17,8 @@
 
 typedef LLVMValueRef Value;
 typedef struct TargetOps TargetOps;
+typedef struct ThreadTile ThreadTile;
+typedef struct TileKind TileKind;
 
 // ---- a kernel being written: emit.c ---------------------------------------------------
 
@@ -66,6 +68,7 @@ void emit_map(Gen *); // map, row and col: row.c
 void emit_row(Gen *);
 void emit_turn(Gen *); // map, by squares: turn.c
 void emit_dot(Gen *);
+void emit_thread_tile(Gen *); // dot, by blocks of threads
 void emit_attend(Gen *);
 void emit_scatter(Gen *); // and running sums
 
@@ -110,6 +113,9 @@ typedef struct Loop {
 // begin.
 Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
+// if (condition), which is known at the level of the begin.
+Loop when_begin(Gen *, Value condition);
+void when_end(Gen *, Loop *);
 Level *level_go(Gen *, Level *to); // an outer level, or back; returns the current one
 
 Value number(Gen *, int64_t);         // i64
@@ -169,6 +175,7 @@ struct TargetOps {                              // the hooks of a target
 	// reach.
 	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
+	const TileKind *matrix_kind; // thread_tile.h: of machines with `pairs`
 	// The address of i64 number i of `count` that the worker's threads share, by name.
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The bytes of a module: an object, or code of a device.

@@ -91,11 +91,12 @@ static Value as_vector(Gen *g, const Lanes *x, Elem type)
 	return x->vector ? plus(g, v, cast_value(g, x->vector, E_i64, type)) : v;
 }
 
-// Divides positions, in 32 bits if they suffice: vectors of 64 bits lack the multiplication that
-// replaces a division.
+// Divides positions, in 32 bits if they suffice: vectors of 64 bits, and GPUs, lack the
+// multiplication that replaces a division.
 static Value divide(Gen *g, Value x, int64_t by, bool rest, int64_t most)
 {
-	bool narrow = is_vector(x) && most < INT32_MAX && by < INT32_MAX;
+	bool lacks = is_vector(x) || g->target->machine->threads > 1;
+	bool narrow = lacks && most < INT32_MAX && by < INT32_MAX;
 	if (narrow)
 		x = LLVMBuildTrunc(g->b, x, like(g->i32, x), "");
 	Value d = int_like(x, by);

@@ -89,6 +89,22 @@ void loop_end(Gen *g, Loop *loop)
 	LLVMPositionBuilderAtEnd(g->b, exit);
 }
 
+Loop when_begin(Gen *g, Value condition)
+{
+	Loop once = {.to = condition};
+	once.outer = level_enter(g);
+	return once;
+}
+
+void when_end(Gen *g, Loop *once)
+{
+	LLVMBasicBlockRef exit = new_block(g);
+	LLVMBuildBr(g->b, exit);
+	Level *inner = level_go(g, once->outer);
+	LLVMBuildCondBr(g->b, once->to, inner->first, exit);
+	LLVMPositionBuilderAtEnd(g->b, exit);
+}
+
 // ---- lanes ----------------------------------------------------------------------------
 
 Value first_lanes(Gen *g, int64_t count)

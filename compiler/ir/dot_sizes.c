@@ -98,12 +98,9 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
 }
 
-DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
-                   const Machine *machine)
+static DotSizes matrix_sizes(const Graph *g, const Val *v)
 {
-	const Val *v = val(g, kern->root);
 	const Shape *b = &val(g, v->in[1])->shape;
-	const Sched *s = kern->sched;
 	int last = v->shape.rank - 1;
 	DotSizes p = {.lead = last - 1, .batch = 1, .m = 1};
 	// Leading axes along which b repeats, up to the rows, are rows of a.
@@ -114,6 +111,15 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.n = v->shape.dim[last];
 	p.k = last_dim(&val(g, v->in[0])->shape);
 	p.bytes = elems[v->type].bytes;
+	return p;
+}
+
+DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
+                   const Machine *machine)
+{
+	const Val *v = val(g, kern->root);
+	const Sched *s = kern->sched;
+	DotSizes p = matrix_sizes(g, v);
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
 	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
 	bool windows = s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch);
@@ -184,6 +190,24 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	return p;
 }
 
+BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
+{
+	const Sched *s = kern->sched;
+	const Val *v = val(g, kern->root);
+	BlockSizes p = {.dot = matrix_sizes(g, v)};
+	const DotSizes *dot = &p.dot;
+	p.matrix =
+	    machine->pairs && val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
+	p.down = ceil_div(dot->m, s->height);
+	p.across = ceil_div(dot->n, s->columns);
+	p.part = ceil_div(ceil_div(dot->k, MAX(1, s->parts)), s->depth) * s->depth;
+	p.ways = machine->threads / s->columns;
+	p.part_size = dot->batch * dot->m * dot->n;
+	p.partials = s->parts > 1 ? full_lines(s->parts * p.part_size * dot->bytes) : 0;
+	p.work = p.partials + s->reduce.count * p.down * p.ways * partial_line(dot->n) * PARTIAL;
+	return p;
+}
+
 int64_t partial_line(int64_t columns)
 {
 	return (columns + 15) / 16 * 16 + 16;
@@ -213,7 +237,7 @@ Stride operand_stride(Vars *w, const Graph *g, const Inside *inside, const Val *
 {
 	Index row = some_index(w, o ? p->k : p->m), column = some_index(w, o ? p->n : p->k);
 	Index idx[RANK], at = column;
-	if (o && p->n % p->width == 0) { // along the columns of a panel
+	if (o && p->width && p->n % p->width == 0) { // along the columns of a panel
 		Index panel = some_index(w, p->n / p->width);
 		column = some_index(w, p->width);
 		at = add_index(w, &column, &panel, p->width);

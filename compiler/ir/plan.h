@@ -68,6 +68,8 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	P_tiles,    // a product in register tiles. The launch before packs what is shared; the one
 	            // after reduces the workers' partial results
 	P_heads,    // attention: a worker has heads, or queries of them
+	P_blocks,   // a product in tiles of as many threads as share memory. The launch after
+	            // reduces the workers' partial results, or adds up the parts of the sums
 	PARTITIONS
 } Partition;
 
@@ -87,7 +89,9 @@ typedef enum LoopOrder { // of the loops around a tile (N_), from the outermost
 typedef enum Packing { // how an operand of a product comes to the tile
 	W_place,       // read in place
 	W_copy,        // packed with lanes along the tile's own axis: rows of a, columns of b
+	               // (P_blocks: threads side by side read along it)
 	W_transpose,   // packed with lanes along k, transposed in registers (b) or left so (a)
+	               // (P_blocks: threads side by side read along k)
 	W_patch,       // a, whose rows are windows: their elements are packed once (patch.c)
 	PACKINGS
 } Packing;
@@ -301,6 +305,18 @@ typedef struct Inside Inside;
 // True if matrix registers take the steps of a patch: as many as they hold follow each other in it.
 bool fits_matrix(const Patch *, int rank, int matrix);
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
+
+// Sizes computed from the schedule of a product in tiles of blocks of threads.
+typedef struct BlockSizes {
+	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
+	bool matrix;            // bf16 by matrix instructions
+	int64_t down, across;   // tiles
+	int64_t part;           // steps of k of a part
+	int64_t part_size;      // elements of its sums
+	int64_t ways;           // threads that share a column of a tile: each has partial results
+	int64_t partials, work; // bytes of work before the partial results; in all
+} BlockSizes;
+BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ static void add_instruction(Accesses *a, Value v)
 		add(a, memory_of(LLVMGetOperand(v, 0)), false);
 	else if (LLVMIsAStoreInst(v) && is_common(LLVMGetOperand(v, 1)))
 		add(a, memory_of(LLVMGetOperand(v, 1)), true);
+	else if (LLVMIsACallInst(v) && LLVMIsAInlineAsm(LLVMGetCalledValue(v)))
+		add(a, NULL, true);
 	else if (name && strcmp(name, EMULATED_SHARED))
 		for (unsigned k = 0; k < LLVMGetNumArgOperands(v); k++) {
 			Value x = LLVMGetOperand(v, k);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { WARP = 32, WARPS = THREADS / WARP, PTX_KERNEL = 71 };
+enum { BLOCKS = 2 }; // of a multiprocessor: one computes while the other waits for memory
 
 static Value special(Gen *g, const char *name, const char *emulated)
 {
@@ -68,9 +69,9 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
 	Value lane = LLVMBuildURem(g->b, thread_number(g), number(g, WARP), "");
 	barrier(g);
-	Loop first = loop_begin(g, lane, number(g, 1), WARP);
+	Loop first = when_begin(g, LLVMBuildICmp(g->b, LLVMIntEQ, lane, number(g, 0), ""));
 	LLVMBuildStore(g->b, gpu_bits(g, e, v), warp_entry(g, warp));
-	loop_end(g, &first);
+	when_end(g, &first);
 	barrier(g);
 	for (int w = 0; w < WARPS; w++) {
 		Value bits = LLVMBuildLoad2(g->b, g->i64, warp_entry(g, number(g, w)), "");
@@ -82,13 +83,12 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 
 // ---- kernels and targets --------------------------------------------------------------
 
-// Says how many threads a block has, which the runtime reads from the code.
-static void set_threads(Gen *g)
+// Notes a property of the kernel in its code.
+static void annotate(Gen *g, const char *name, unsigned n)
 {
-	LLVMMetadataRef part[] = {
-	    LLVMValueAsMetadata(g->function),
-	    LLVMMDStringInContext2(g->context, "maxntidx", strlen("maxntidx")),
-	    LLVMValueAsMetadata(LLVMConstInt(g->i32, THREADS, 0))};
+	LLVMMetadataRef part[] = {LLVMValueAsMetadata(g->function),
+	                          LLVMMDStringInContext2(g->context, name, strlen(name)),
+	                          LLVMValueAsMetadata(LLVMConstInt(g->i32, n, 0))};
 	LLVMMetadataRef all = LLVMMDNodeInContext2(g->context, part, COUNT(part));
 	LLVMAddNamedMetadataOperand(g->module, "nvvm.annotations",
 	                            LLVMMetadataAsValue(g->context, all));
@@ -99,7 +99,8 @@ static void begin_launch(Gen *g, const char *name)
 	gpu_begin(g, name);
 	if (!g->target->emulated) {
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
-		set_threads(g);
+		annotate(g, "maxntidx", THREADS); // which the runtime reads from the code
+		annotate(g, "minctasm", BLOCKS);
 	}
 }
 
@@ -119,11 +120,13 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .thread = thread_number,
                                    .block = block_number,
                                    .all_threads = barrier,
+                                   .matrix_kind = &mma_tile,
                                    .write = write_module};
 
 // GPUs with the instructions that kernels use. A GPU runs code for older ones; OLDEST is the oldest
 // with a driver that is still maintained.
 #define OLDEST "sm_75"
+#define MATRIX "sm_80" // the first with matrix instructions for bf16, and copies to shared memory
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 
@@ -147,7 +150,7 @@ Target *cuda_target(Arena *arena, const char *name, const Target *host)
 	if (!emulated)
 		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
-	t->machine = machine_named("cuda");
+	t->machine = machine_named(emulated || known >= FIND(MATRIX, gpus) ? "cuda-sm_80" : "cuda");
 	t->ops = &cuda_ops;
 	t->emulated = emulated;
 	return t;

@@ -1,7 +1,7 @@
 // spirv.c: writes a module of kernels as SPIR-V 1.0 for OpenCL (LLVM 19 of Debian has no such
-// target). Input: scalar LLVM IR without allocas: kernels of one argument, the table of addresses;
-// functions of target.h for what only a GPU has. Output: the words of a module with one entry point
-// a kernel.
+// target). Input: LLVM IR without allocas, whose vectors are only loaded, stored, and made or read
+// element by element: kernels of one argument, the table of addresses; functions of target.h for what
+// only a GPU has. Output: the words of a module with one entry point a kernel.
 //
 // Pointers have types in SPIR-V: one to the type that its last index counts, bytes if it has none,
 // and each use casts it. Addresses in memory are integers. Blocks are written in reverse postorder,
@@ -149,6 +149,9 @@ static uint32_t type_id(Writer *w, LLVMTypeRef type)
 	case LLVMDoubleTypeKind:
 		need(w, FLOAT_64);
 		return TYPE(w, OpTypeFloat, 64);
+	case LLVMVectorTypeKind:
+		return TYPE(w, OpTypeVector, type_id(w, LLVMGetElementType(type)),
+		            LLVMGetVectorSize(type));
 	case LLVMArrayTypeKind:
 		return TYPE(w, OpTypeArray, type_id(w, LLVMGetElementType(type)),
 		            integer(w, w->i32, LLVMGetArrayLength2(type)));
@@ -218,6 +221,7 @@ static uint32_t global_variable(Writer *w, Value v)
 	uint32_t first = shared ? 0 : id_of(w, LLVMGetInitializer(v)), id = ++w->ids;
 	if (shared) {
 		WRITE(w, &w->globals, OpVariable, own, id, place);
+		WRITE(w, &w->decorations, OpDecorate, id, ALIGNMENT, LLVMGetAlignment(v));
 		return id;
 	}
 	WRITE(w, &w->globals, OpVariable, own, id, place, first);
@@ -491,6 +495,19 @@ static void compute(Writer *w, Value v)
 	result(w, op, type_id(w, type), id_of(w, v), n, in);
 }
 
+// Takes an element from a vector, or puts one into it.
+static void element(Writer *w, Value v)
+{
+	bool put = LLVMIsAInsertElementInst(v);
+	uint32_t type = type_id(w, LLVMTypeOf(v)), vector = id_of(w, operand(v, 0));
+	uint32_t at = (uint32_t)LLVMConstIntGetZExtValue(operand(v, put ? 2 : 1));
+	if (put)
+		RESULT(w, OpCompositeInsert, type, id_of(w, v), id_of(w, operand(v, 1)), vector,
+		       at);
+	else
+		RESULT(w, OpCompositeExtract, type, id_of(w, v), vector, at);
+}
+
 static void instruction(Writer *w, Value v, const Table *order)
 {
 	static const SpirvOp integers[] = {
@@ -519,6 +536,10 @@ static void instruction(Writer *w, Value v, const Table *order)
 		break;
 	case LLVMGetElementPtr:
 		address(w, v, id_of(w, v));
+		break;
+	case LLVMExtractElement:
+	case LLVMInsertElement:
+		element(w, v);
 		break;
 	case LLVMCall:
 		call(w, v);

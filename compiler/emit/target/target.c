@@ -16,11 +16,12 @@ static void fatal(const char *reason)
 
 // Loops are emitted in their final form: strength reduction takes a quarter of the time and
 // improves nothing. Processors reorder instructions themselves: to schedule them once more, after
-// registers are allocated, takes a tenth of the time.
+// registers are allocated, takes a tenth of the time. Addresses of shared memory fit in 32 bits.
 static void start(void)
 {
 	LLVMInstallFatalErrorHandler(fatal);
-	static const char *const without[] = {"amosc", "-disable-lsr", "-disable-post-ra"};
+	static const char *const without[] = {"amosc", "-disable-lsr", "-disable-post-ra",
+	                                      "-nvptx-short-ptr"};
 	LLVMParseCommandLineOptions(COUNT(without), without, NULL);
 	LLVMInitializeX86TargetInfo();
 	LLVMInitializeX86Target();

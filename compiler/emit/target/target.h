@@ -56,6 +56,10 @@ Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 void remove_barriers(LLVMModuleRef);
 void watch_module(LLVMModuleRef);
 
+// ---- mma.c
+
+extern const TileKind mma_tile;
+
 // ---- nvptx.c, opencl.c. `host`: the target that has the tables, or runs the emulator
 
 Target *cuda_target(Arena *, const char *name, const Target *host);

@@ -1,0 +1,240 @@
+// mma.c: emits the products of bf16 by NVIDIA's matrix instructions, from sm_80 on.
+// Eight warps have two rows and four columns of parts of a tile; a warp multiplies 16 rows by 8
+// columns with 16 steps of k at once. Fragments are those of the PTX ISA (mma.m16n8k16, ldmatrix).
+// In shared memory a line is what memory has side by side, along k or not; ldmatrix turns it if it
+// has to. Its pieces of 16 bytes change places from line to line, so that the 8 lines that one
+// ldmatrix reads lie in different banks.
+#include "../thread_tile.h"
+#include "target.h"
+#include <string.h>
+
+enum {
+	WARP = 32,
+	DOWN = 2, // warps
+	ACROSS = 4,
+	ROWS = 16, // of an instruction
+	COLUMNS = 8,
+	STEPS = 16,
+	PIECE = 8,  // elements of 16 bytes
+	PIECES = 8, // that all banks hold
+};
+
+typedef struct Warp {            // of a thread
+	Value lane, row, column; // the first of its part of the tile
+	int rows, columns;       // instructions
+} Warp;
+
+static Warp warp_of(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, WARP), "");
+	Value down = LLVMBuildUDiv(g->b, warp, number(g, ACROSS), "");
+	Value across = LLVMBuildURem(g->b, warp, number(g, ACROSS), "");
+	return (Warp){.lane = LLVMBuildURem(g->b, d->thread, number(g, WARP), ""),
+	              .row = times(g, down, d->size[0] / DOWN),
+	              .column = times(g, across, d->size[1] / ACROSS),
+	              .rows = (int)d->size[0] / DOWN / ROWS,
+	              .columns = (int)d->size[1] / ACROSS / COLUMNS};
+}
+
+static Value place(ThreadTile *d, int o, Value k, Value other)
+{
+	Gen *g = d->g;
+	bool along = d->share[o].along;
+	int64_t length = along ? d->s->depth : d->size[o], turns = MIN(PIECES, length / PIECE);
+	Value line = along ? other : k, at = along ? k : other;
+	Value turn = LLVMBuildUDiv(g->b, line, number(g, PIECES / turns), "");
+	turn = LLVMBuildURem(g->b, turn, number(g, turns), "");
+	Value piece = LLVMBuildUDiv(g->b, at, number(g, PIECE), "");
+	piece = times(g, LLVMBuildXor(g->b, piece, turn, ""), PIECE);
+	at = sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, PIECE), ""));
+	return sum_of(g, times(g, line, length), at);
+}
+
+static bool in_line(const Share *s)
+{
+	(void)s;
+	return true;
+}
+
+static int64_t share_size(ThreadTile *d, int o)
+{
+	return d->size[o] * d->s->depth;
+}
+
+// ---- instructions ---------------------------------------------------------------------
+
+// Returns result i of an instruction: the emulator keeps them.
+static Value result(Gen *g, Value all, int i, LLVMTypeRef type)
+{
+	if (!g->target->emulated)
+		return LLVMBuildExtractValue(g->b, all, (unsigned)i, "");
+	Value at = LLVMConstInt(g->i32, (unsigned)i, 0);
+	Value bits = hardware(g, NULL, "amos_gpu_result", g->i32, 1, &at);
+	return LLVMBuildBitCast(g->b, bits, type, "");
+}
+
+// Loads four matrices of 8 lines of 16 bytes; the lane gives the address of one line. turned: lines
+// are columns.
+static void load_matrices(Gen *g, Value from, bool turned, Value *to)
+{
+	LLVMTypeRef shared = LLVMTypeOf(from);
+	const char *name = turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+	                          : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16";
+	Value all, in[] = {from, LLVMConstInt(g->i32, turned, 0)};
+	if (g->target->emulated)
+		all = hardware(g, NULL, "amos_gpu_ldmatrix", LLVMVoidTypeInContext(g->context), 2,
+		               in);
+	else
+		all = intrinsic(g, name, 1, &shared, 1, in);
+	for (int i = 0; i < 4; i++)
+		to[i] = result(g, all, i, g->i32);
+}
+
+// sum += a b, of a warp.
+static void multiply_matrices(Gen *g, const Value *a, const Value *b, Value *sum)
+{
+	Value in[10] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
+	for (int i = 0; i < 4; i++)
+		in[6 + i] = read_variable(g, sum[i]);
+	Value all =
+	    hardware(g, "llvm.nvvm.mma.m16n8k16.row.col.bf16", "amos_gpu_mma", none, COUNT(in), in);
+	for (int i = 0; i < 4; i++)
+		set_variable(g, sum[i], result(g, all, i, g->f32));
+}
+
+// Lines 8 further are in the same order, pieces of a line are not: there is a base for each 16
+// steps of k if lines are along it, else for each 16 rows or columns.
+static void start(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Warp w = warp_of(d);
+	Value line = LLVMBuildURem(g->b, w.lane, number(g, 8), "");
+	Value matrix = LLVMBuildUDiv(g->b, w.lane, number(g, 8), "");
+	Value low = times(g, LLVMBuildURem(g->b, matrix, number(g, 2), ""), 8);
+	Value high = times(g, LLVMBuildUDiv(g->b, matrix, number(g, 2), ""), 8);
+	for (int o = 0; o < 2; o++) {
+		bool along = d->share[o].along;
+		// Of a, the second matrix has further rows and the third further steps; of b,
+		// columns are last.
+		Value k = o ? low : high, other = sum_of(g, o ? w.column : w.row, o ? high : low);
+		*(along ? &other : &k) = sum_of(g, along ? other : k, line);
+		int bases = along ? (int)d->s->depth / STEPS : o ? w.columns / 2 : w.rows;
+		for (int i = 0; i < bases; i++) {
+			Value more = number(g, i * 16);
+			Value at = along ? place(d, o, sum_of(g, k, more), other)
+			                 : place(d, o, k, sum_of(g, other, more));
+			at = sum_of(g, at, number(g, d->share[o].start));
+			d->base[o][i] = place_in(g, d->packed, d->shared, at);
+		}
+	}
+}
+
+// Loads the fragments of 16 steps of k of operand o, 16 rows or columns.
+static void load_fragment(ThreadTile *d, int o, int k, int other, Value stage, Value *to)
+{
+	Gen *g = d->g;
+	bool along = d->share[o].along;
+	int64_t length = along ? d->s->depth : d->size[o];
+	Value from = place_in(g, d->packed, d->base[o][along ? k : other], stage);
+	from = place_in(g, d->packed, from, number(g, (along ? other : k) * 16 * length));
+	load_matrices(g, from, !along, to);
+}
+
+static void multiply(ThreadTile *d, Value stage)
+{
+	Gen *g = d->g;
+	Warp w = warp_of(d);
+	for (int k = 0; k < d->s->depth / STEPS; k++) {
+		Value a[SUMS][4], b[SUMS]; // of b, two for each matrix
+		for (int i = 0; i < w.rows; i++)
+			load_fragment(d, 0, k, i, stage, a[i]);
+		for (int j = 0; j < w.columns / 2; j++)
+			load_fragment(d, 1, k, j, stage, b + 4 * j);
+		for (int i = 0; i < w.rows; i++)
+			for (int j = 0; j < w.columns; j++)
+				multiply_matrices(g, a[i], b + 2 * j,
+				                  &d->sum[(i * w.columns + j) * 4]);
+	}
+}
+
+// ---- sums -----------------------------------------------------------------------------
+
+static int groups(ThreadTile *d)
+{
+	return d->size[0] * d->size[1] > 128 * 64 ? DOWN : 1;
+}
+
+static void store_sums(ThreadTile *d, Value group)
+{
+	Gen *g = d->g;
+	Warp w = warp_of(d);
+	int all = groups(d);
+	Value first = times(g, group, d->size[0] / all), own = LLVMBuildSub(g->b, w.row, first, "");
+	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own, number(g, d->size[0] / all), "");
+	Loop some = when_begin(g, is_own);
+	Value row = sum_of(g, own, LLVMBuildUDiv(g->b, w.lane, number(g, 4), ""));
+	Value column = times(g, LLVMBuildURem(g->b, w.lane, number(g, 4), ""), 2);
+	Value at = sum_of(g, times(g, row, d->line), sum_of(g, w.column, column));
+	for (int i = 0; i < w.rows * w.columns * 2; i++) {
+		int64_t down = i / 2 / w.columns * ROWS + i % 2 * 8, across = i / 2 % w.columns;
+		Value to = sum_of(g, at, number(g, down * d->line + across * COLUMNS)), x[2];
+		for (int e = 0; e < 2; e++)
+			x[e] = read_variable(g, d->sum[i * 2 + e]);
+		store_side(g, d->elem, d->bytes, place_in(g, d->elem, d->shared, to), 2, x);
+	}
+	when_end(g, &some);
+}
+
+// ---- copies ---------------------------------------------------------------------------
+
+// LLVM 19 has no instruction of this kind for addresses of 32 bits.
+static void copy(ThreadTile *d, int n, Value to, Value from, Value inside)
+{
+	Gen *g = d->g;
+	int bytes = n * d->packed_bytes;
+	Value all = LLVMConstInt(g->i32, (unsigned)bytes, 0), none = LLVMConstInt(g->i32, 0, 0);
+	Value some = inside ? LLVMBuildSelect(g->b, inside, all, none, "") : all;
+	if (g->target->emulated) {
+		Value in[] = {to, from, all, some};
+		hardware(g, NULL, "amos_gpu_copy", LLVMVoidTypeInContext(g->context), 4, in);
+		return;
+	}
+	Value in[] = {LLVMBuildPtrToInt(g->b, to, g->i32, ""),
+	              LLVMBuildPtrToInt(g->b, from, g->i64, ""), some};
+	LLVMTypeRef types[] = {g->i32, g->i64, g->i32};
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 3, 0);
+	const char *text = format(g->arena, "cp.async.%s.shared.global [$0], [$1], %d, $2;",
+	                          bytes == WIDE ? "cg" : "ca", bytes);
+	const char *constraints = "r,l,r,~{memory}";
+	Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1,
+	                              0, LLVMInlineAsmDialectATT, 0);
+	LLVMBuildCall2(g->b, type, code, in, COUNT(in), "");
+}
+
+static void commit(ThreadTile *d)
+{
+	hardware(d->g, "llvm.nvvm.cp.async.commit.group", "amos_gpu_commit",
+	         LLVMVoidTypeInContext(d->g->context), 0, NULL);
+}
+
+static void wait(ThreadTile *d, int most)
+{
+	Value in = LLVMConstInt(d->g->i32, (unsigned)most, 0);
+	hardware(d->g, "llvm.nvvm.cp.async.wait.group", "amos_gpu_wait",
+	         LLVMVoidTypeInContext(d->g->context), 1, &in);
+}
+
+const TileKind mma_tile = {.place = place,
+                           .in_line = in_line,
+                           .share_size = share_size,
+                           .start = start,
+                           .multiply = multiply,
+                           .groups = groups,
+                           .store_sums = store_sums,
+                           .sum_pad = 8,
+                           .asynchronous = true,
+                           .copy = copy,
+                           .commit = commit,
+                           .wait = wait};

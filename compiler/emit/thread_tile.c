@@ -1,0 +1,568 @@
+// thread_tile.c: emits a matrix product by blocks of threads that share memory.
+// A worker has a tile of the result, or a part of its sum over k. Its threads bring a few steps of
+// k of both operands to shared memory, element by element as their expressions say or 16 bytes at
+// once, while they multiply those before; each thread has a part of the tile in registers. At last
+// the sums go through shared memory to threads that compute the maps after the product, side by
+// side along its rows. Invariant: each sum is in the order of k, part by part.
+#include "thread_tile.h"
+#include <string.h>
+
+enum {
+	SIDE = 16, // threads along each side of a tile that fused products compute
+	PAIR = 2,  // elements of 16 bits
+	PAD = 4,   // elements between rows in shared memory, so that fewer share a bank
+};
+
+static Value element(ThreadTile *d, Value memory, Value i) // a sum
+{
+	return place_in(d->g, d->elem, memory, i);
+}
+
+static Loop when_less(Gen *g, Value a, Value b)
+{
+	return when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""));
+}
+
+// ---- memory that threads share --------------------------------------------------------
+
+static Value lane_number(Gen *g, int i)
+{
+	return LLVMConstInt(g->i32, (unsigned)i, 0);
+}
+
+void load_side(Gen *g, LLVMTypeRef type, int bytes, Value from, int n, Value *to)
+{
+	LLVMTypeRef all = n > 1 ? LLVMVectorType(type, (unsigned)n) : type;
+	Value v = LLVMBuildLoad2(g->b, all, from, "");
+	LLVMSetAlignment(v, (unsigned)(n * bytes));
+	to[0] = v;
+	for (int i = 0; i < n && n > 1; i++)
+		to[i] = LLVMBuildExtractElement(g->b, v, lane_number(g, i), "");
+}
+
+void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Value *from)
+{
+	Value v = n > 1 ? LLVMGetPoison(LLVMVectorType(type, (unsigned)n)) : from[0];
+	for (int i = 0; i < n && n > 1; i++)
+		v = LLVMBuildInsertElement(g->b, v, from[i], lane_number(g, i), "");
+	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), (unsigned)(n * bytes));
+}
+
+// ---- operands -------------------------------------------------------------------------
+
+static void term_index(ThreadTile *d, int o, const Index *k, const Index *other, Index *idx)
+{
+	dot_index(d->g->vars, d->g->graph, d->v, &d->p.dot, o, &d->batch, o ? k : other,
+	          o ? other : k, idx);
+}
+
+// True if memory holds the operand so that `vec` elements are one aligned load. The caller's own
+// memory may lie anywhere.
+static bool is_wide(ThreadTile *d, int o, int vec)
+{
+	Gen *g = d->g;
+	const DotSizes *p = &d->p.dot;
+	bool along = d->share[o].along;
+	int64_t extent = o ? p->n : p->m;
+	if ((along ? p->k : extent) % vec)
+		return false;
+	Index k = new_variable(g->vars, (Var){.extent = p->k, .align = along ? vec : 1});
+	Index other = new_variable(g->vars, (Var){.extent = extent, .align = along ? 1 : vec});
+	Index idx[RANK], place;
+	Ref r = d->v->in[o];
+	term_index(d, o, &k, &other, idx);
+	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+		return false;
+	Block block = value_location(g->plan, r).block;
+	return block != B_input && block != B_output && block != B_none &&
+	       stride_along(g->vars, &place, along ? &k : &other) == 1 &&
+	       stride_along(g->vars, &place, along ? &other : &k) != IRREGULAR &&
+	       index_align(g->vars, &place) % vec == 0;
+}
+
+// Two elements of 16 bits wait in one register.
+static bool is_pair(const ThreadTile *d, const Share *s)
+{
+	return d->p.matrix && s->vec == PAIR;
+}
+
+static Value pair_of(Gen *g, const Value *x)
+{
+	Value low = LLVMBuildZExt(g->b, x[0], g->i32, "");
+	Value high = LLVMBuildZExt(g->b, x[1], g->i32, "");
+	high = LLVMBuildShl(g->b, high, LLVMConstInt(g->i32, 16, 0), "");
+	return LLVMBuildOr(g->b, low, high, "");
+}
+
+static void share_start(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t extent = o ? d->p.dot.n : d->p.dot.m, depth = d->s->depth;
+	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
+	s->along = (o ? d->s->b : d->s->a) == W_transpose;
+	s->side = d->size[o];
+	s->vec = (int)MIN(all, WIDE / elems[val(g->graph, d->v->in[o])->type].bytes);
+	s->wide = is_wide(d, o, s->vec);
+	if (!s->wide)
+		s->vec = d->p.matrix && (s->along ? d->p.dot.k : extent) % PAIR == 0 ? PAIR : 1;
+	s->count = (int)all / s->vec;
+	s->start = d->stage;
+	s->size = d->kind->share_size(d, o);
+	d->stage += s->size;
+	for (int i = 0; i < s->count; i++) {
+		Value n = sum_of(g, d->thread, number(g, i * threads));
+		int64_t line = (s->along ? depth : s->side) / s->vec;
+		Value inner = times(g, LLVMBuildURem(g->b, n, number(g, line), ""), s->vec);
+		Value outer = LLVMBuildUDiv(g->b, n, number(g, line), "");
+		Value own = s->along ? outer : inner, at = sum_of(g, d->first[o], own);
+		int step = s->along ? 1 : s->vec;
+		if (extent % s->side)
+			at = least(g, at, number(g, extent - step));
+		s->other[i] = uniform_index(g, at, extent, step);
+		s->k[i] = s->along ? inner : outer;
+		s->to[i] = sum_of(g, d->kind->place(d, o, s->k[i], own), number(g, s->start));
+	}
+	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
+	for (int i = 0; i < all && !(s->wide && d->kind->asynchronous); i++)
+		s->loaded[i] = variable(g, LLVMConstNull(type));
+}
+
+// Loads elements of an operand, from memory as they are or one by one as its expression says.
+static void load_unit(ThreadTile *d, int o, int i, const Index *k, Value *x, Value inside,
+                      Value stage)
+{
+	Gen *g = d->g;
+	const Share *s = &d->share[o];
+	Ref r = d->v->in[o];
+	Elem type = val(g->graph, r)->type;
+	Index idx[RANK], place;
+	for (int e = 0; e < s->vec && !s->wide; e++) {
+		Index ahead = shift_index(s->along ? *k : s->other[i], e);
+		term_index(d, o, s->along ? &ahead : k, s->along ? &s->other[i] : &ahead, idx);
+		x[e] = at(g, r, idx);
+	}
+	if (!s->wide)
+		return;
+	term_index(d, o, k, &s->other[i], idx);
+	locate(g->vars, g->graph, &g->computed, &r, idx, &place);
+	Value offset = index_i64(g, &place);
+	Value from = place_in(g, memory_type(g, type), location_address(g, r), offset);
+	Value to = place_in(g, d->packed, d->shared, sum_of(g, stage, s->to[i]));
+	if (d->kind->asynchronous)
+		d->kind->copy(d, s->vec, to, from, inside);
+	else
+		load_side(g, memory_type(g, type), elems[type].bytes, from, s->vec, x);
+}
+
+// Loads an operand's elements of the steps from `step` on; beyond the last, they are 0.
+static void load_share(ThreadTile *d, int o, Value step, Value stage)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t all = d->p.dot.k;
+	Ref r = d->v->in[o];
+	for (int i = 0; i < s->count; i++) {
+		Value at_k = sum_of(g, step, s->k[i]), inside = NULL, x[LOADS];
+		int align = s->along ? s->vec : 1;
+		if (all % d->s->depth) {
+			inside = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, number(g, all), "");
+			at_k = least(g, at_k, number(g, all - align));
+		}
+		Index k = uniform_index(g, at_k, all, align);
+		load_unit(d, o, i, &k, x, inside, stage);
+		if (s->wide && d->kind->asynchronous)
+			continue;
+		for (int e = 0; e < s->vec; e++) {
+			if (!d->p.matrix)
+				x[e] = widen_float(g, x[e], val(g->graph, r)->type);
+			if (inside)
+				x[e] = LLVMBuildSelect(g->b, inside, x[e], LLVMConstNull(d->packed),
+				                       "");
+		}
+		if (is_pair(d, s)) {
+			set_variable(g, s->loaded[i], pair_of(g, x));
+			continue;
+		}
+		for (int e = 0; e < s->vec; e++)
+			set_variable(g, s->loaded[i * s->vec + e], x[e]);
+	}
+}
+
+static void put_share(ThreadTile *d, int o, Value stage)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	if (s->wide && d->kind->asynchronous)
+		return;
+	int n = d->kind->in_line(s) ? MIN(s->vec, WIDE / d->packed_bytes) : 1; // of a store
+	for (int i = 0; i < s->count; i++) {
+		Value x[LOADS], to = place_in(g, d->packed, d->shared, sum_of(g, stage, s->to[i]));
+		if (is_pair(d, s)) {
+			x[0] = read_variable(g, s->loaded[i]);
+			store_side(g, g->i32, PAIR * d->packed_bytes, to, 1, x);
+			continue;
+		}
+		for (int e = 0; e < s->vec; e++)
+			x[e] = read_variable(g, s->loaded[i * s->vec + e]);
+		int64_t apart = n > 1 ? 1 : s->size / d->s->depth; // else from step to step
+		for (int e = 0; e < s->vec; e += n)
+			store_side(g, d->packed, d->packed_bytes,
+			           place_in(g, d->packed, to, number(g, e * apart)), n, x + e);
+	}
+}
+
+// ---- fused products -------------------------------------------------------------------
+
+static int together(const ThreadTile *d, int o) // rows or columns of a thread, side by side
+{
+	return (int)MIN(WIDE / d->bytes, d->size[o] / SIDE);
+}
+
+static int side_of(const ThreadTile *d, int o) // rows or columns of a thread
+{
+	return (int)d->size[o] / SIDE;
+}
+
+// Returns where row or column i of a thread is, less that of its first.
+static int apart(const ThreadTile *d, int o, int i)
+{
+	return i / together(d, o) * SIDE * together(d, o) + i % together(d, o);
+}
+
+static Value first_of(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Value along = o ? LLVMBuildURem(g->b, d->thread, number(g, SIDE), "")
+	                : LLVMBuildUDiv(g->b, d->thread, number(g, SIDE), "");
+	return times(g, along, together(d, o));
+}
+
+static Value fused_place(ThreadTile *d, int o, Value k, Value other)
+{
+	return sum_of(d->g, times(d->g, k, d->size[o] + PAD), other);
+}
+
+static bool fused_in_line(const Share *s)
+{
+	return !s->along;
+}
+
+static int64_t fused_size(ThreadTile *d, int o)
+{
+	return d->s->depth * (d->size[o] + PAD);
+}
+
+static void fused_start(ThreadTile *d)
+{
+	Gen *g = d->g;
+	for (int o = 0; o < 2; o++) {
+		Value at = sum_of(g, first_of(d, o), number(g, d->share[o].start));
+		d->base[o][0] = element(d, d->shared, at);
+	}
+}
+
+static void load_operand(ThreadTile *d, int o, Value from, int k, Value *to)
+{
+	Gen *g = d->g;
+	for (int i = 0; i < side_of(d, o); i += together(d, o)) {
+		Value at = number(g, k * (d->size[o] + PAD) + apart(d, o, i));
+		load_side(g, d->elem, d->bytes, element(d, from, at), together(d, o), to + i);
+	}
+}
+
+static void fused_multiply(ThreadTile *d, Value stage)
+{
+	Gen *g = d->g;
+	int columns = side_of(d, 1), unroll = (int)d->s->unroll;
+	bool loops = unroll < d->s->depth;
+	Loop steps;
+	if (loops)
+		steps = loop_begin(g, number(g, 0), number(g, d->s->depth), unroll);
+	Value from[2], x[2][SUMS];
+	for (int o = 0; o < 2; o++) {
+		Value first = loops ? times(g, steps.i, d->size[o] + PAD) : number(g, 0);
+		from[o] = element(d, d->base[o][0], sum_of(g, stage, first));
+	}
+	for (int k = 0; k < unroll; k++) {
+		for (int o = 0; o < 2; o++)
+			load_operand(d, o, from[o], k, x[o]);
+		for (int i = 0; i < side_of(d, 0) * columns; i++) {
+			Value sum = read_variable(g, d->sum[i]);
+			sum = mul_add(g, x[0][i / columns], x[1][i % columns], sum);
+			set_variable(g, d->sum[i], sum);
+		}
+	}
+	if (loops)
+		loop_end(g, &steps);
+}
+
+static int fused_groups(ThreadTile *d)
+{
+	return side_of(d, 0) / together(d, 0);
+}
+
+static void fused_store(ThreadTile *d, Value group)
+{
+	Gen *g = d->g;
+	int columns = side_of(d, 1), down = together(d, 0), across = together(d, 1);
+	for (int i = 0; i < down; i++)
+		for (int j = 0; j < columns; j += across) {
+			Value x[WIDE];
+			for (int e = 0; e < across; e++)
+				for (int k = 0; k < fused_groups(d); k++) {
+					int at = (k * down + i) * columns + j + e;
+					Value sum = read_variable(g, d->sum[at]);
+					Value is =
+					    LLVMBuildICmp(g->b, LLVMIntEQ, group, number(g, k), "");
+					x[e] = k ? LLVMBuildSelect(g->b, is, sum, x[e], "") : sum;
+				}
+			Value row = sum_of(g, first_of(d, 0), number(g, i));
+			Value column = sum_of(g, first_of(d, 1), number(g, apart(d, 1, j)));
+			Value at = sum_of(g, times(g, row, d->line), column);
+			store_side(g, d->elem, d->bytes, element(d, d->shared, at), across, x);
+		}
+}
+
+static const TileKind fused = {.place = fused_place,
+                               .in_line = fused_in_line,
+                               .share_size = fused_size,
+                               .start = fused_start,
+                               .multiply = fused_multiply,
+                               .groups = fused_groups,
+                               .store_sums = fused_store};
+
+// ---- the sum --------------------------------------------------------------------------
+
+// Sums all steps of the part: loads those of `stages` - 1 turns later while it multiplies. The
+// first turns load alone.
+static void sum_steps(ThreadTile *d)
+{
+	Gen *g = d->g;
+	const TileKind *kind = d->kind;
+	int64_t depth = d->s->depth, ahead = d->s->stages - 1, last = ahead * d->stage;
+	Value from = times(g, index_i64(g, &d->number), d->p.part);
+	Value end = end_after(g, from, d->p.part, number(g, d->p.dot.k));
+	Value next = variable(g, number(g, 0)); // stage to load
+	Value before = LLVMBuildSub(g->b, from, number(g, ahead * depth), "");
+	Loop steps = loop_begin(g, before, end, depth);
+	Value soon = sum_of(g, steps.i, number(g, ahead * depth)), to = read_variable(g, next);
+	Value wraps = LLVMBuildICmp(g->b, LLVMIntSLT, to, number(g, last), "");
+	Value here = sum_of(g, to, number(g, d->stage));
+	here = LLVMBuildSelect(g->b, wraps, here, number(g, 0), "");
+	Loop loads = when_less(g, soon, end);
+	for (int o = 0; o < 2; o++)
+		load_share(d, o, soon, to);
+	when_end(g, &loads);
+	if (kind->asynchronous)
+		kind->commit(d);
+	Loop some = when_less(g, LLVMBuildSub(g->b, from, number(g, 1), ""), steps.i);
+	kind->multiply(d, here);
+	when_end(g, &some);
+	Loop puts = when_less(g, soon, end);
+	for (int o = 0; o < 2; o++)
+		put_share(d, o, to);
+	when_end(g, &puts);
+	set_variable(g, next, here);
+	if (kind->asynchronous)
+		kind->wait(d, (int)ahead - 1);
+	g->ops->all_threads(g);
+	loop_end(g, &steps);
+}
+
+// ---- what follows the product ---------------------------------------------------------
+
+static void bind_sums(ThreadTile *d, Bound *bound, Value sums, int64_t line)
+{
+	const Shape *shape = &d->v->shape;
+	int last = shape->rank - 1;
+	*bound = (Bound){.r = d->g->kern->root, .memory = sums};
+	bound->stride[last] = 1;
+	for (int64_t a = last - 1, stride = line; a >= 0; stride *= shape->dim[a--])
+		bound->stride[a] = stride;
+	bind(d->g, bound);
+}
+
+// Sets the index of an element of the kernel's space.
+static void result_index(ThreadTile *d, const Index *row, const Index *column, Index *idx)
+{
+	const Shape *space = &d->g->kern->space;
+	Shape rows = shape_of(space->rank - 1, space->dim);
+	unravel(d->g->vars, row, &rows, idx);
+	idx[space->rank - 1] = *column;
+}
+
+static Value part_of_sums(ThreadTile *d, Value part)
+{
+	return element(d, work_memory(d->g, 0), times(d->g, part, d->p.part_size));
+}
+
+// One thread has every `ways`-th row of a column, in shared memory from row `from` of the tile on.
+static void finish_rows(ThreadTile *d, Value from, int64_t rows, Value column, Value way)
+{
+	Gen *g = d->g;
+	const DotSizes *p = &d->p.dot;
+	Index j = uniform_index(g, column, p->n, 1);
+	Value before = sum_of(g, times(g, index_i64(g, &d->batch), p->m), d->first[0]);
+	Value skip = times(g, sum_of(g, before, from), d->line);
+	Value sums = element(d, d->shared, LLVMBuildNeg(g->b, sum_of(g, skip, d->first[1]), ""));
+	Bound bound;
+	bind_sums(d, &bound, sums, d->line);
+	Value end = LLVMBuildSub(g->b, number(g, p->m), d->first[0], "");
+	end = end_after(g, from, rows, end);
+	Loop each = loop_begin(g, sum_of(g, from, way), end, d->p.ways);
+	Index row = uniform_index(g, sum_of(g, before, each.i), p->batch * p->m, 1), idx[RANK];
+	if (d->s->parts > 1) {
+		Value place = sum_of(g, times(g, index_i64(g, &row), d->line), column), x;
+		load_side(g, d->elem, d->bytes, element(d, sums, place), 1, &x);
+		place = sum_of(g, times(g, index_i64(g, &row), p->n), column);
+		Value to = part_of_sums(d, index_i64(g, &d->number));
+		store_side(g, d->elem, d->bytes, element(d, to, place), 1, &x);
+	} else {
+		result_index(d, &row, &j, idx);
+		partials_step(g, &d->parts, &j, 1, idx);
+		store_outs(g, idx);
+	}
+	loop_end(g, &each);
+	unbind(g, &bound);
+}
+
+static void finish_group(ThreadTile *d, Value group, int64_t rows, Value column, Value way)
+{
+	Gen *g = d->g;
+	d->kind->store_sums(d, group);
+	// One sum a thread is its own; all read that of a single row.
+	if (d->size[0] * d->size[1] > g->target->machine->threads ||
+	    d->p.dot.batch * d->p.dot.m == 1)
+		g->ops->all_threads(g);
+	Loop exists = when_less(g, column, number(g, d->p.dot.n));
+	finish_rows(d, times(g, group, rows), rows, column, way);
+	when_end(g, &exists);
+}
+
+static void finish_tile(ThreadTile *d)
+{
+	Gen *g = d->g;
+	int groups_of_rows = d->kind->groups(d);
+	int64_t rows = d->size[0] / groups_of_rows;
+	Value own = LLVMBuildURem(g->b, d->thread, number(g, d->size[1]), "");
+	Value way = LLVMBuildUDiv(g->b, d->thread, number(g, d->size[1]), "");
+	Value column = sum_of(g, d->first[1], own);
+	d->parts.block = sum_of(g, times(g, index_i64(g, &d->tile[0]), d->p.ways), way);
+	if (d->s->reduce.count) {
+		Loop exists = when_less(g, column, number(g, d->p.dot.n));
+		Index j = uniform_index(g, column, d->p.dot.n, 1);
+		partials_start(g, 1, &j, &d->parts);
+		when_end(g, &exists);
+	}
+	if (groups_of_rows == 1) {
+		finish_group(d, number(g, 0), rows, column, way);
+		return;
+	}
+	Loop groups = loop_begin(g, number(g, 0), number(g, groups_of_rows), 1);
+	finish_group(d, groups.i, rows, column, way);
+	g->ops->all_threads(g);
+	loop_end(g, &groups);
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+// The worker's part: rows vary fastest, then columns, parts and the batch.
+static void choose_part(ThreadTile *d)
+{
+	Gen *g = d->g;
+	int64_t size[] = {d->p.down, d->p.across, MAX(1, d->s->parts)};
+	Index *to[] = {&d->tile[0], &d->tile[1], &d->number};
+	Index rest = uniform_index(g, g->worker, d->s->workers, 1);
+	for (int i = 0; i < COUNT(to); i++) {
+		Index own = rest;
+		split_index(g->vars, &own, size[i], &rest, to[i]);
+	}
+	d->batch = rest;
+	for (int o = 0; o < 2; o++)
+		d->first[o] = times(g, index_i64(g, &d->tile[o]), d->size[o]);
+}
+
+static void product(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	g->level->lanes = true; // each thread has elements of its own from here on
+	choose_part(d);
+	for (int o = 0; o < 2; o++)
+		share_start(d, o);
+	d->line = d->size[1] + d->kind->sum_pad;
+	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
+	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
+	d->shared = g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
+	                           ceil_div(bytes, 8), number(g, 0));
+	for (int i = 0; i < d->size[0] * d->size[1] / g->target->machine->threads; i++)
+		d->sum[i] = variable(g, LLVMConstNull(d->elem));
+	d->kind->start(d);
+	sum_steps(d);
+	finish_tile(d);
+	when_end(g, &once);
+}
+
+// Adds up the parts of an element, in order, where the first is.
+static void add_parts(Gen *g, int n, const Index *unit, void *context)
+{
+	(void)n;
+	ThreadTile *d = context;
+	const DotSizes *p = &d->p.dot;
+	Index row, column, idx[RANK];
+	split_index(g->vars, unit, p->n, &row, &column);
+	Value i = index_i64(g, unit), sum = variable(g, LLVMConstNull(d->elem));
+	Loop parts = loop_begin(g, number(g, 0), number(g, d->s->parts), 1);
+	Value x;
+	load_side(g, d->elem, d->bytes, element(d, part_of_sums(d, parts.i), i), 1, &x);
+	set_variable(g, sum, LLVMBuildFAdd(g->b, read_variable(g, sum), x, ""));
+	loop_end(g, &parts);
+	Value total = read_variable(g, sum), sums = work_memory(g, 0);
+	store_side(g, d->elem, d->bytes, element(d, sums, i), 1, &total);
+	Bound bound;
+	bind_sums(d, &bound, sums, p->n);
+	result_index(d, &row, &column, idx);
+	store_outs(g, idx);
+	unbind(g, &bound);
+}
+
+// A worker has some elements of all, or columns of the partial results.
+static void after(ThreadTile *d)
+{
+	Gen *g = d->g;
+	bool parts = d->s->parts > 1;
+	int64_t all = parts ? d->p.part_size : d->p.dot.n, some = ceil_div(all, d->s->after);
+	Value from = times(g, g->worker, some), to = end_after(g, from, some, number(g, all));
+	g->ops->lane_loop(g, from, to, all, 1, parts ? add_parts : partials_finish,
+	                  parts ? (void *)d : (void *)&d->parts);
+}
+
+void emit_thread_tile(Gen *g)
+{
+	const Kern *kern = g->kern;
+	const Sched *s = kern->sched;
+	ThreadTile *d = NEW(g->arena, ThreadTile);
+	*d = (ThreadTile){.g = g,
+	                  .s = s,
+	                  .v = val(g->graph, kern->root),
+	                  .p = block_sizes(g->graph, kern, g->target->machine),
+	                  .size = {s->height, s->columns},
+	                  .thread = g->ops->thread(g)};
+	d->elem = elem_type(g, d->v->type);
+	d->bytes = elems[d->v->type].bytes;
+	d->packed = d->p.matrix ? g->i16 : d->elem;
+	d->packed_bytes = d->p.matrix ? 2 : d->bytes;
+	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused;
+	d->parts = (Partials){.reduce = &s->reduce,
+	                      .keep = &s->keep,
+	                      .blocks = d->p.down * d->p.ways,
+	                      .line = partial_line(d->p.dot.n),
+	                      .offset = d->p.partials};
+	if (s->reduce.count)
+		d->parts.shape = val(g->graph, s->reduce.at[0].val)->shape;
+	if (g->stage == MAIN)
+		product(d);
+	else
+		after(d);
+}

@@ -1,0 +1,75 @@
+// thread_tile.h: declares what products by blocks of threads (thread_tile.c) and the matrix
+// instructions of a target share.
+#ifndef THREAD_TILE_H
+#define THREAD_TILE_H
+#include "gen.h"
+
+enum {
+	WIDE = 16,  // bytes of the widest load
+	SUMS = 64,  // of a thread
+	BASES = 4,  // addresses that are not a constant apart
+	LOADS = 16, // elements of an operand that a thread loads at once
+};
+
+typedef struct Share {       // of an operand: what a thread brings to shared memory in each step
+	bool along;          // lanes along k
+	bool wide;           // memory has `vec` elements as they are needed, in one load
+	int vec, count;      // elements that are side by side; how many such
+	Index other[LOADS];  // by load: its row of a or column of b, at most the last
+	Value k[LOADS];      // where it begins in the step
+	Value to[LOADS];     // where it goes in shared memory, in elements
+	Value loaded[LOADS]; // by element: a variable
+	int64_t side;        // rows or columns of the tile
+	int64_t start, size; // elements before it in shared memory, and of it
+} Share;
+
+// How threads multiply what is in shared memory.
+typedef struct TileKind {
+	// Returns where an element of operand o is in shared memory, after share.start.
+	Value (*place)(ThreadTile *, int o, Value k, Value other);
+	bool (*in_line)(const Share *); // elements that are loaded together lie together there
+	int64_t (*share_size)(ThreadTile *, int o);
+	void (*start)(ThreadTile *);                 // sets `base`
+	void (*multiply)(ThreadTile *, Value stage); // adds `depth` steps of k to the sums
+	int (*groups)(ThreadTile *); // parts of the rows that are stored one after the other
+	void (*store_sums)(ThreadTile *, Value group); // to shared memory, row by row
+	int sum_pad; // elements between these rows, so that fewer share a bank
+	// What is wide is copied to shared memory by itself: n elements, or zeros where `inside`
+	// (NULL: always) is false; what was copied so far is a step; waits until at most so many
+	// steps are under way.
+	bool asynchronous;
+	void (*copy)(ThreadTile *, int n, Value to, Value from, Value inside);
+	void (*commit)(ThreadTile *);
+	void (*wait)(ThreadTile *, int most);
+} TileKind;
+
+struct ThreadTile {
+	Gen *g;
+	const TileKind *kind;
+	const Sched *s;
+	const Val *v;
+	BlockSizes p;
+	LLVMTypeRef elem, packed; // of sums; of operands in shared memory
+	int bytes, packed_bytes;
+	int64_t size[2]; // rows, columns
+	Value thread;
+	Value shared; // memory of `stages` times `stage` elements of operands
+	int64_t stage;
+	int64_t line;                 // elements between the rows of sums there
+	Index batch, number, tile[2]; // of the batch, the part, the rows and columns
+	Value first[2];               // row and column
+	Share share[2];               // of the operands
+	Value base[2][BASES];         // by operand: where a thread reads in the first stage
+	Value sum[SUMS];              // variables
+	Partials parts;               // of the kernel's reductions
+};
+
+// Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
+void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
+void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
+static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
+{
+	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
+}
+
+#endif

@@ -1,0 +1,113 @@
+// block_tiling.c: chooses the tile of a dot by blocks of threads, and how its sums are split.
+// They are a function of shapes and the class of the machine alone: a model of the time decides
+// between large tiles, which load less, and many workers.
+#include "tiling.h"
+
+enum {
+	MOST_PARTS = 64,
+	LEAST_PART = 128,  // steps of k
+	ELEMENTS = 1024,   // of a worker that adds up parts
+	SHARED = 44 << 10, // bytes of shared memory that stages may take
+	BUFFERS = 4,       // stages, at most
+};
+
+typedef struct Kind {            // of products
+	int64_t height, columns; // the least of a tile
+	int64_t most;            // bytes of a side, in sums
+	int64_t depth, buffers, unroll;
+	double product, load; // cost of one, and of an element
+} Kind;
+
+static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
+                  matrix = {32, 64, 512, 32, BUFFERS, 1, 0.0625, 8};
+
+typedef struct Choice {
+	int64_t height, columns, parts;
+	double cost;
+} Choice;
+
+// The time of the busiest multiprocessor, in fused products of a thread block.
+static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machine, const Choice *c)
+{
+	const double START = 24, ADD = 72,
+	             LAUNCH = 5e5; // in steps of k; of a sum of a part; of all
+	double tiles = (double)(p->batch * ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
+	double waves = (double)ceil_div((int64_t)tiles * c->parts, machine->workers);
+	double steps = (double)ceil_div(p->k, c->parts) + START;
+	double cost = waves * steps *
+	              ((double)(c->height * c->columns) * kind->product +
+	               (double)(c->height + c->columns) * kind->load);
+	if (c->parts > 1)
+		cost +=
+		    LAUNCH + (double)(c->parts * p->batch * p->m * p->n) * ADD / machine->workers;
+	return cost;
+}
+
+// Tiles are no larger than the result, but for what threads need.
+static int64_t largest(int64_t extent, int64_t least, int64_t most)
+{
+	int64_t side = least;
+	while (side < extent && 2 * side <= most)
+		side *= 2;
+	return side;
+}
+
+static Choice choose_tile(const Scheduler *t, const Kind *kind, const DotSizes *p)
+{
+	Choice best = {.cost = -1}, c;
+	int64_t most = kind->most / p->bytes, parts = t->sched->reduce.count ? 1 : MOST_PARTS;
+	for (c.height = largest(p->m, kind->height, most); c.height >= kind->height; c.height /= 2)
+		for (c.columns = largest(p->n, kind->columns, most); c.columns >= kind->columns;
+		     c.columns /= 2)
+			for (c.parts = 1;
+			     c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART);
+			     c.parts *= 2) {
+				c.cost = cost_of(kind, p, t->machine, &c);
+				if (best.cost < 0 || c.cost < best.cost)
+					best = c;
+			}
+	return best;
+}
+
+// Threads side by side read what is side by side in memory.
+static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
+{
+	const Val *v = val(t->graph, t->kern->root);
+	Vars *w = vars_new(t->scratch);
+	Index batch = some_index(w, p->batch), k = some_index(w, p->k);
+	Index other = some_index(w, o ? p->n : p->m), idx[RANK];
+	dot_index(w, t->graph, v, p, o, &batch, o ? &k : &other, o ? &other : &k, idx);
+	int own = far_reads(w, t->graph, &t->inside, v->in[o], idx, &other);
+	int along = far_reads(w, t->graph, &t->inside, v->in[o], idx, &k);
+	return own < along ? W_copy : W_transpose;
+}
+
+void tile_block(Scheduler *t)
+{
+	Sched *s = t->sched;
+	s->partition = P_blocks;
+	for (int o = 0; o < t->kern->nout; o++)
+		if (is_reduced_out(t->graph, t->kern, o))
+			add_step(t, &s->reduce, t->kern->out[o], 0);
+	s->height = s->columns = s->depth = 1;
+	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
+	const Kind *kind = z.matrix ? &matrix : &fused;
+	Choice best = choose_tile(t, kind, &z.dot);
+	s->height = best.height;
+	s->columns = best.columns;
+	s->parts = best.parts > 1 ? best.parts : 0;
+	s->depth = kind->depth;
+	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
+		s->depth /= 2; // what is loaded has few registers beside so many sums
+	s->unroll = kind->unroll;
+	int64_t stage = (s->height + s->columns) * s->depth * (z.matrix ? 2 : z.dot.bytes);
+	s->stages = MAX(2, MIN(kind->buffers, SHARED / stage));
+	s->a = choose_packing(t, &z.dot, 0);
+	s->b = choose_packing(t, &z.dot, 1);
+	z = block_sizes(t->graph, t->kern, t->machine);
+	s->workers = z.dot.batch * z.down * z.across * best.parts;
+	s->after = s->parts          ? ceil_div(z.part_size, ELEMENTS)
+	           : s->reduce.count ? ceil_div(z.dot.n, t->machine->threads)
+	                             : 0;
+	s->work = z.work;
+}
