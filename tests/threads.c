@@ -28,6 +28,8 @@ enum {
 	SITES = 64   // barriers of a kernel
 };
 
+#define COPY UINT32_MAX // instead of a block: a copy under way
+
 typedef enum Wait { READY, SHUFFLE, LOAD, MULTIPLY, BARRIER, DONE } Wait;
 
 typedef struct Copy { // to shared memory, under way
@@ -249,6 +251,9 @@ static __attribute__((noinline)) void race(bool writes_it, bool shared, const Wh
 	if (!writes_it && other->thread == (uint32_t)number() && other->block == block->number)
 		wrong("thread %d of block %u reads shared memory that is not written", number(),
 		      block->number);
+	if (other->block == COPY)
+		wrong("thread %d of block %u uses shared memory before a copy to it is waited for",
+		      number(), block->number);
 	wrong(
 	    "thread %d of block %u %s %s that thread %u of block %u uses, with no barrier between "
 	    "(the last was %d)",
@@ -318,7 +323,7 @@ void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some)
 	if (some)
 		access_memory((uintptr_t)from, some, false);
 	access_memory((uintptr_t)to, bytes, true);
-	nobody.block = UINT32_MAX; // no barrier orders it
+	nobody.block = COPY; // no barrier orders it
 	shadow_write((uintptr_t)to, bytes, nobody, &other);
 	thread->copy[thread->copies++] = (Copy){to, from, bytes, some};
 }
