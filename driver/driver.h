@@ -312,6 +312,7 @@ void write_program(const Program *, const char *path);
 // Returns the path of the file `name` in the directory of installed files, or if this program is
 // not installed, `built`.
 const char *installed_file(Arena *, const char *name, const char *built);
+const char *linker_path(Arena *); // of lld
 
 // ---- header.c -----------------------------------------------------------------------------
 

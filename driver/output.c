@@ -8,7 +8,7 @@
 
 static const struct {
 	const char *suffix, *device;
-} device_codes[] = {{".ptx", "cuda"}, {".spv", "opencl"}};
+} device_codes[] = {{".ptx", "cuda"}, {".spv", "opencl"}, {".hsaco", "hip"}};
 
 // True if the output is the code of a device alone.
 static bool is_device_code(const char *path)
@@ -25,6 +25,11 @@ static OutputKind kind_of(const char *path)
 	       : ends_with(path, ".a")                       ? STATIC_LIBRARY
 	       : ends_with(path, ".so")                      ? SHARED_LIBRARY
 	                                                     : EXECUTABLE;
+}
+
+const char *linker_path(Arena *arena)
+{
+	return copy_string(arena, AMOSC_LLD);
 }
 
 // ---- names ----------------------------------------------------------------------------
@@ -226,11 +231,11 @@ void write_program(const Program *p, const char *path)
 	write_output(p->object,
 	             &(Output){.kind = kind,
 	                       .path = path,
-	                       .symbol = format(arena, "%s_model", prefix),
+	                       .symbol = p->device_code ? NULL : format(arena, "%s_model", prefix),
 	                       .texts = texts.count,
 	                       .text = texts.at,
 	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
 	                       .archive = archive_of(session, kind),
 	                       .minimal = is_minimal(session, kind),
-	                       .lld = AMOSC_LLD});
+	                       .lld = linker_path(arena)});
 }

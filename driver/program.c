@@ -554,6 +554,7 @@ static void pass_object(Program *p)
 	                            .batch = sizes.count ? sizes.at[0] : 0,
 	                            .file = file,
 	                            .weights = p->weights,
+	                            .lld = linker_path(arena),
 	                            .device_code = p->device_code};
 	p->object = emit(arena, n, p->variants, variants, &emit_options);
 }

@@ -28,7 +28,7 @@ struct amos_device {
 	int blocks;
 };
 
-static const struct amos_driver *const drivers[] = {&amos_opencl, &amos_cuda};
+static const struct amos_driver *const drivers[] = {&amos_opencl, &amos_cuda, &amos_hip};
 
 static const struct amos_driver *driver_named(const char *name)
 {

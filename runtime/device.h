@@ -30,7 +30,7 @@ struct amos_driver {
 	              int64_t threads);
 	int (*wait)(void *device); // for all launches
 };
-extern const struct amos_driver amos_opencl, amos_cuda; // opencl.c, cuda.c
+extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, gpu.c
 
 // ---- device.c: a model on a device ----------------------------------------------------
 

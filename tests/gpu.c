@@ -1,9 +1,9 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu cuda|ptx|opencl FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
+// gpu cuda|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
 // training step. cuda: on emulated threads, in random orders, where any one barrier left out is a
 // race; and as PTX, which ptxas assembles, if it is installed, without spills, and in registers and
 // shared memory for two blocks of a multiprocessor. ptx: only this. opencl: on this machine's
-// device of OpenCL, and as SPIR-V, which spirv-val checks.
+// device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code objects.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -24,14 +24,20 @@ static const char *find_ptxas(void)
 
 static const char *folder; // directory for assembled files
 
+static const Object *device_code(Arena *arena, const Graph *g, const char *target_name,
+                                 const char *what)
+{
+	const Target *target = target_named(arena, target_name, NULL);
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	EmitOptions options = {.threads = 1, .name = what, .lld = AMOSC_LLD, .device_code = true};
+	return emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
+}
+
 // True if the program takes the code of the graph's kernels in a file.
 static bool takes(Arena *arena, const Graph *g, const char *target_name, const char *program,
                   const char *what)
 {
-	const Target *target = target_named(arena, target_name, NULL);
-	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
-	EmitOptions options = {.threads = 1, .name = what, .device_code = true};
-	Object *object = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
+	const Object *object = device_code(arena, g, target_name, what);
 	const char *path = format(arena, "%s/kernels", folder);
 	write_file(path, object->part[0].bytes, object->part[0].count);
 	if (object->parts == 1 && !system(format(arena, "%s %s", program, path)))
@@ -72,6 +78,29 @@ static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 		return takes(arena, g, "cuda:sm_90", "grep -q '.visible .entry'", what);
 	const char *program = format(arena, "%s -v -arch=sm_90 -o /dev/null >%s 2>&1", ptxas, said);
 	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what);
+}
+
+// True if the kernels link for AMD's GPUs, and keep their values in registers: the metadata of the
+// code object, in MessagePack, has a number after each key.
+static bool check_hip(Arena *arena, const Graph *g, const char *what)
+{
+	static const char *const gpus[] = {"hip:gfx90a", "hip:gfx942", "hip:gfx1100"};
+	static const char key[] = ".vgpr_spill_count";
+	bool good = true;
+	for (int i = 0; i < COUNT(gpus); i++) {
+		const Object *object = device_code(arena, g, gpus[i], what);
+		const char *at = object->part[0].bytes, *end = at + object->part[0].count;
+		int kernels = 0, spill = 0;
+		while ((at = memmem(at, (size_t)(end - at), key, strlen(key)))) {
+			at += strlen(key);
+			kernels++;
+			spill += *at != 0;
+		}
+		if (!kernels || spill || object->parts != 1)
+			printf("%s: %s: %d of %d kernels spill\n", what, gpus[i], spill, kernels);
+		good &= kernels && !spill && object->parts == 1;
+	}
+	return good;
 }
 
 // ---- graphs ---------------------------------------------------------------------------
@@ -147,7 +176,8 @@ int main(int argc, char **argv)
 {
 	int failures = 0;
 	const char *how = argc > 1 ? argv[1] : "";
-	bool opencl = !strcmp(how, "opencl"), runs = strcmp(how, "ptx");
+	bool opencl = !strcmp(how, "opencl"), hip = !strcmp(how, "hip"),
+	     runs = !hip && strcmp(how, "ptx");
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
@@ -163,19 +193,21 @@ int main(int argc, char **argv)
 			    arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
 		}
 		bool good =
-		    worst <= 1 &&
-		    (opencl ? takes(arena, g, "opencl", "spirv-val --target-env opencl2.1", argv[i])
-		            : check_ptx(arena, g, argv[i]));
+		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
+		                   : opencl ? takes(arena, g, "opencl",
+		                                    "spirv-val --target-env opencl2.1", argv[i])
+		                            : check_ptx(arena, g, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
 		arena_free(arena);
 	}
 	printf("%d graphs %s, %d fail\n", argc - 2,
 	       opencl ? "on a device of OpenCL and as SPIR-V"
+	       : hip  ? "as code objects"
 	       : runs ? "on emulated threads and as PTX"
 	              : "as PTX",
 	       failures);
-	if (!opencl && !find_ptxas())
+	if (!opencl && !hip && !find_ptxas())
 		printf("no ptxas here: the PTX is not assembled\n");
 	if (gpu_barriers)
 		printf("%d barriers, %d of which a race shows to be needed\n", gpu_barriers,

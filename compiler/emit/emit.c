@@ -368,6 +368,8 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 	bool device = variant->target->device;
 	int parts = e.batches.count - device; // without the tables that hold the code of a device
 	compile_batches(&e, 0, parts, options->threads);
+	if (device && variant->target->ops->link)
+		e.part[0] = variant->target->ops->link(arena, &e.part[0], options->lld);
 	object->part = e.part;
 	object->parts = parts;
 	if (device && !options->device_code) {

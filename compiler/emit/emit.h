@@ -6,8 +6,8 @@
 #include "abi.h"
 
 typedef struct Target Target;
-// "cpu" (this machine), "cpu:NAME" or "NAME", "opencl", "cuda:sm_90", or a triple; `mask` switches
-// host features off ("-avx512f,...").
+// "cpu" (this machine), "cpu:NAME" or "NAME", "opencl", "cuda:sm_90", "hip:gfx942", or a triple;
+// `mask` switches host features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
 const char *target_here(Arena *); // the triple of this system
 bool target_runs_here(const Target *);
@@ -55,6 +55,7 @@ typedef struct EmitOptions {
 	int64_t batch;                    // amos_model.batch
 	const struct amos_template *file; // amos_model.file, by slots of the plans; NULL: none
 	bool weights;     // put the slots' initial bytes into the object (ahead of time)
+	const char *lld;  // the linker, for targets that need it
 	bool device_code; // emit only the code of the device, without the tables of the model
 } EmitOptions;
 
@@ -79,7 +80,7 @@ typedef enum OutputKind { OBJECT_FILE, STATIC_LIBRARY, SHARED_LIBRARY, EXECUTABL
 typedef struct Output {
 	OutputKind kind;
 	const char *path;
-	const char *symbol; // the one global symbol of an object
+	const char *symbol; // the one global symbol of an object; NULL: the code of a device
 	int texts;          // files that are written with it
 	const struct OutputText {
 		const char *path, *text;

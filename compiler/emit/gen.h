@@ -180,6 +180,8 @@ struct TargetOps {                              // the hooks of a target
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The bytes of a module: an object, or code of a device.
 	Part (*write)(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef);
+	// Links the code of a device, the bytes of all kernels; NULL: they are complete.
+	Part (*link)(Arena *, const Part *, const char *lld);
 };
 
 struct Target {

@@ -155,7 +155,7 @@ static void write_files(Linker *l, const Object *object)
 {
 	const Output *o = l->output;
 	bool elf = !memcmp(object->part[0].bytes, ELFMAG, SELFMAG);
-	Part part = elf ? join_parts(l->arena, object, o->symbol) : object->part[0];
+	Part part = elf && o->symbol ? join_parts(l->arena, object, o->symbol) : object->part[0];
 	need_done(amos_file_open(&l->file, o->path));
 	if (o->kind == OBJECT_FILE)
 		write_bytes(&l->file, part.bytes, part.count);

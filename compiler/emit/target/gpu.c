@@ -107,3 +107,67 @@ void gpu_prefetch(Gen *g, Value from, Prefetch how)
 {
 	(void)g, (void)from, (void)how;
 }
+
+// ---- kernels that call functions for what a thread knows -------------------------------
+
+static Value call(Gen *g, const char *name, LLVMTypeRef result)
+{
+	LLVMTypeRef type = LLVMFunctionType(result, NULL, 0, 0);
+	Value f = LLVMGetNamedFunction(g->module, name);
+	if (!f)
+		f = function_new(g, name, type);
+	return LLVMBuildCall2(g->b, type, f, NULL, 0, "");
+}
+
+Value gpu_thread(Gen *g)
+{
+	return call(g, GPU_THREAD, g->i64);
+}
+
+Value gpu_block(Gen *g)
+{
+	return call(g, GPU_BLOCK, g->i64);
+}
+
+void gpu_all_threads(Gen *g)
+{
+	call(g, GPU_BARRIER, LLVMVoidTypeInContext(g->context));
+}
+
+enum { PARTS = 16, PART = THREADS / PARTS }; // each reduced by one thread; threads of it
+
+static Value load_shared(Gen *g, Elem e, const char *name, int64_t count, Value i)
+{
+	Value bits = LLVMBuildLoad2(g->b, g->i64, gpu_shared(g, name, count, i), "");
+	return gpu_value(g, e, bits);
+}
+
+static void store_shared(Gen *g, Elem e, const char *name, int64_t count, Value i, Value v)
+{
+	LLVMBuildStore(g->b, gpu_bits(g, e, v), gpu_shared(g, name, count, i));
+}
+
+// By memory that threads share: sub-groups differ in size from device to device, and with them the
+// order of a sum would. The first threads reduce the values of some threads each, then every thread
+// reduces these results, in one order.
+Value gpu_reduce(Gen *g, Op op, Elem e, Value v)
+{
+	static const char values[] = "amos_values", parts[] = "amos_parts";
+	Value thread = gpu_thread(g);
+	gpu_all_threads(g);
+	store_shared(g, e, values, THREADS, thread, v);
+	gpu_all_threads(g);
+	Loop first = loop_begin(g, thread, number(g, PARTS), THREADS);
+	Value from = times(g, first.i, PART), sum = load_shared(g, e, values, THREADS, from);
+	for (int k = 1; k < PART; k++) {
+		Value i = sum_of(g, from, number(g, k));
+		sum = reduce_step(g, op, e, sum, load_shared(g, e, values, THREADS, i));
+	}
+	store_shared(g, e, parts, PARTS, first.i, sum);
+	loop_end(g, &first);
+	gpu_all_threads(g);
+	sum = load_shared(g, e, parts, PARTS, number(g, 0));
+	for (int k = 1; k < PARTS; k++)
+		sum = reduce_step(g, op, e, sum, load_shared(g, e, parts, PARTS, number(g, k)));
+	return sum;
+}

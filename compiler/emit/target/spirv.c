@@ -1,7 +1,7 @@
 // spirv.c: writes a module of kernels as SPIR-V 1.0 for OpenCL (LLVM 19 of Debian has no such
 // target). Input: LLVM IR without allocas, whose vectors are only loaded, stored, and made or read
-// element by element: kernels of one argument, the table of addresses; functions of target.h for what
-// only a GPU has. Output: the words of a module with one entry point a kernel.
+// element by element: kernels of one argument, the table of addresses; functions of target.h for
+// what only a GPU has. Output: the words of a module with one entry point a kernel.
 //
 // Pointers have types in SPIR-V: one to the type that its last index counts, bytes if it has none,
 // and each use casts it. Addresses in memory are integers. Blocks are written in reverse postorder,

@@ -44,6 +44,11 @@ static void start(void)
 	LLVMInitializeNVPTXTarget();
 	LLVMInitializeNVPTXTargetMC();
 	LLVMInitializeNVPTXAsmPrinter();
+	LLVMInitializeAMDGPUTargetInfo();
+	LLVMInitializeAMDGPUTarget();
+	LLVMInitializeAMDGPUTargetMC();
+	LLVMInitializeAMDGPUAsmPrinter();
+	LLVMInitializeAMDGPUAsmParser();
 }
 
 void target_start(void)
@@ -85,6 +90,8 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 		return cpu_host(arena, mask);
 	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
 		return cuda_target(arena, name, cpu_host(arena, mask));
+	if (!strcmp(name, "hip") || starts_with(name, "hip:"))
+		return hip_target(arena, name, cpu_host(arena, mask));
 	if (!strcmp(name, "opencl"))
 		return opencl_target(arena, cpu_host(arena, mask));
 	if (!strcmp(name, "amx:host"))
@@ -99,7 +106,8 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	if (t)
 		return t;
 	fail("--target",
-	     "unsupported target '%s'; expected cpu, opencl, cuda:sm_90, an ELF triple (%s), or a "
+	     "unsupported target '%s'; expected cpu, opencl, cuda:sm_90, hip:gfx90a, an ELF triple "
+	     "(%s), or a "
 	     "CPU: %s",
 	     name, triple_names(arena), cpu_names(arena));
 }

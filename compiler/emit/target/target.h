@@ -46,6 +46,18 @@ Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 	.pointer = gpu_pointer, .lane_loop = gpu_lane_loop, .barrier = gpu_barrier,                \
 	.single_begin = gpu_single_begin, .prefetch = gpu_prefetch, .shared = gpu_shared
 
+// Of targets whose kernels call functions for what a thread knows: i64 of its number in its block,
+// and of the block's; a barrier of the block.
+#define GPU_THREAD  "amos_thread"
+#define GPU_BLOCK   "amos_block"
+#define GPU_BARRIER "amos_barrier"
+Value gpu_thread(Gen *), gpu_block(Gen *);
+void gpu_all_threads(Gen *);
+Value gpu_reduce(Gen *, Op, Elem, Value);
+#define GPU_CALLS                                                                                  \
+	.thread = gpu_thread, .block = gpu_block, .all_threads = gpu_all_threads,                  \
+	.reduce_lanes = gpu_reduce
+
 // ---- barriers.c, watch.c: modules of kernels ------------------------------------------
 
 // Functions that a module calls for barriers: of CUDA, and of the emulator; the emulator's that
@@ -60,17 +72,13 @@ void watch_module(LLVMModuleRef);
 
 extern const TileKind mma_tile;
 
-// ---- nvptx.c, opencl.c. `host`: the target that has the tables, or runs the emulator
+// ---- nvptx.c, opencl.c, amdgpu.c. `host`: the target that has the tables, or runs the emulator
 
 Target *cuda_target(Arena *, const char *name, const Target *host);
 Target *opencl_target(Arena *, const Target *host);
+Target *hip_target(Arena *, const char *name, const Target *host);
 
 // ---- spirv.c
-// Functions that a module may call: i64 of the thread's number in its block, and of the block's; a
-// barrier of the block.
-#define GPU_THREAD  "amos_thread"
-#define GPU_BLOCK   "amos_block"
-#define GPU_BARRIER "amos_barrier"
 Part spirv_of(Arena *, LLVMModuleRef);
 
 #endif

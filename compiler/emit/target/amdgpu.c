@@ -1,0 +1,221 @@
+// amdgpu.c: defines the targets of AMD's GPUs, whose kernels are a code object, linked by lld.
+// Kernels call functions for what a thread of a GPU knows, as on OpenCL's devices; here they are
+// defined and inlined.
+#include "target.h"
+#include <assert.h>
+#include <errno.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { HSA_KERNEL = 91 }; // a calling convention
+
+// A barrier waits for the thread's own accesses to memory; newer GPUs count its stores separately.
+// Of these, +cumode keeps the threads of a block on one compute unit, with one cache.
+static const struct Gpu {
+	const char *name, *features, *barrier;
+} gpus[] = {
+    {"gfx90a", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
+    {"gfx942", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
+    {"gfx1100", "+cumode",
+     "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0\n\ts_barrier"},
+};
+
+// ---- functions that kernels call ------------------------------------------------------
+
+static void add_attribute(LLVMValueRef f, const char *name, const char *value)
+{
+	LLVMContextRef context = LLVMGetModuleContext(LLVMGetGlobalParent(f));
+	LLVMAttributeRef attribute = LLVMCreateStringAttribute(
+	    context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, attribute);
+}
+
+static LLVMAttributeRef named_attribute(LLVMContextRef context, const char *name)
+{
+	return LLVMCreateEnumAttribute(context, LLVMGetEnumAttributeKindForName(name, strlen(name)),
+	                               0);
+}
+
+// Begins the body of a function, if kernels call it. Returns a builder there, or NULL.
+static LLVMBuilderRef begin_body(LLVMModuleRef module, const char *name)
+{
+	LLVMValueRef f = LLVMGetNamedFunction(module, name);
+	LLVMContextRef context = LLVMGetModuleContext(module);
+	if (!f)
+		return NULL;
+	LLVMSetLinkage(f, LLVMInternalLinkage);
+	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex,
+	                        named_attribute(context, "alwaysinline"));
+	LLVMBuilderRef b = LLVMCreateBuilderInContext(context);
+	LLVMPositionBuilderAtEnd(b, LLVMAppendBasicBlockInContext(context, f, ""));
+	return b;
+}
+
+static void define_number(LLVMModuleRef module, const char *name, const char *intrinsic)
+{
+	LLVMBuilderRef b = begin_body(module, name);
+	LLVMContextRef context = LLVMGetModuleContext(module);
+	if (!b)
+		return;
+	unsigned id = LLVMLookupIntrinsicID(intrinsic, strlen(intrinsic));
+	Value number =
+	    LLVMBuildCall2(b, LLVMIntrinsicGetType(context, id, NULL, 0),
+	                   LLVMGetIntrinsicDeclaration(module, id, NULL, 0), NULL, 0, "");
+	LLVMBuildRet(b, LLVMBuildZExt(b, number, LLVMInt64TypeInContext(context), ""));
+	LLVMDisposeBuilder(b);
+}
+
+static void define_barrier(LLVMModuleRef module, const char *text)
+{
+	LLVMBuilderRef b = begin_body(module, GPU_BARRIER);
+	LLVMContextRef context = LLVMGetModuleContext(module);
+	if (!b)
+		return;
+	char memory[] = "~{memory}";
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(context), NULL, 0, 0);
+	Value code = LLVMGetInlineAsm(type, (char *)text, strlen(text), memory, strlen(memory), 1,
+	                              0, LLVMInlineAsmDialectATT, 0);
+	Value call = LLVMBuildCall2(b, type, code, NULL, 0, "");
+	LLVMAttributeRef convergent = named_attribute(context, "convergent");
+	LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex, convergent);
+	LLVMAddAttributeAtIndex(LLVMGetNamedFunction(module, GPU_BARRIER),
+	                        LLVMAttributeFunctionIndex, convergent);
+	LLVMBuildRetVoid(b);
+	LLVMDisposeBuilder(b);
+}
+
+static void begin_launch(Gen *g, const char *name)
+{
+	static_assert(THREADS == 256, "as the attribute says");
+	static const char *const unused[] = {
+	    // what a GPU would give to each thread
+	    "amdgpu-no-implicitarg-ptr", "amdgpu-no-dispatch-ptr",   "amdgpu-no-queue-ptr",
+	    "amdgpu-no-dispatch-id",     "amdgpu-no-workgroup-id-y", "amdgpu-no-workgroup-id-z",
+	    "amdgpu-no-workitem-id-y",   "amdgpu-no-workitem-id-z",  "amdgpu-no-lds-kernel-id"};
+	gpu_begin(g, name);
+	LLVMSetFunctionCallConv(g->function, HSA_KERNEL);
+	LLVMSetVisibility(g->function, LLVMProtectedVisibility);
+	add_attribute(g->function, "amdgpu-flat-work-group-size", "256,256");
+	add_attribute(g->function, "uniform-work-group-size", "true");
+	for (int k = 0; k < COUNT(unused); k++)
+		add_attribute(g->function, unused[k], "");
+}
+
+static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
+                         LLVMTargetMachineRef machine)
+{
+	remove_barriers(module);
+	define_number(module, GPU_THREAD, "llvm.amdgcn.workitem.id.x");
+	define_number(module, GPU_BLOCK, "llvm.amdgcn.workgroup.id.x");
+	for (int k = 0; k < COUNT(gpus); k++)
+		if (!strcmp(gpus[k].name, t->cpu))
+			define_barrier(module, gpus[k].barrier);
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(module, "always-inline", machine, options);
+	LLVMDisposePassBuilderOptions(options);
+	if (error)
+		bug("LLVM: %s", LLVMGetErrorMessage(error));
+	return target_code(arena, t, module, machine, LLVMObjectFile);
+}
+
+// ---- code objects ---------------------------------------------------------------------
+
+static int memory_file(void)
+{
+	int file = memfd_create("amosc", 0); // lld inherits it
+	if (file < 0)
+		need_done(amos_fail_errno("link", "the kernels"));
+	return file;
+}
+
+// Returns the status of a program that prints to a file; 127 if it cannot be started.
+static int run(const char *const *words, int to)
+{
+	pid_t child;
+	int status = 0;
+	posix_spawn_file_actions_t actions;
+	posix_spawn_file_actions_init(&actions);
+	int error = posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO);
+	if (!error)
+		error =
+		    posix_spawnp(&child, words[0], &actions, NULL, (char *const *)words, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (error)
+		return 127;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return 127;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+
+static Part read_part(Arena *arena, int file)
+{
+	struct stat about;
+	if (fstat(file, &about))
+		need_done(amos_fail_errno("link", "the kernels"));
+	Part part = {.count = (size_t)about.st_size};
+	char *bytes = take(arena, part.count + 1);
+	for (size_t at = 0; at < part.count;) {
+		ssize_t n = pread(file, bytes + at, part.count - at, (off_t)at);
+		if (n <= 0)
+			need_done(amos_fail_errno("link", "the kernels"));
+		at += (size_t)n;
+	}
+	part.bytes = bytes;
+	return part;
+}
+
+// Links the object of all kernels as the shared object that HIP's loader takes.
+static Part link_kernels(Arena *arena, const Part *object, const char *lld)
+{
+	int in = memory_file(), out = memory_file();
+	for (size_t at = 0; at < object->count;) {
+		ssize_t n = write(in, object->bytes + at, object->count - at);
+		if (n <= 0)
+			need_done(amos_fail_errno("link", "the kernels"));
+		at += (size_t)n;
+	}
+	const char *words[] = {lld,  "-shared", "--no-undefined",
+	                       "-o", "-",       format(arena, "/proc/self/fd/%d", in),
+	                       NULL};
+	int status = run(words, out);
+	Part part = {0};
+	if (!status)
+		part = read_part(arena, out);
+	close(in);
+	close(out);
+	if (status)
+		fail_status(STATUS_MACHINE, "--target hip",
+		            "%s failed to link the kernels" HELP "install lld 19", lld);
+	return part;
+}
+
+static const TargetOps hip_ops = {GPU_OPS, GPU_CALLS, .begin = begin_launch, .write = write_module,
+                                  .link = link_kernels};
+
+Target *hip_target(Arena *arena, const char *name, const Target *host)
+{
+	Target *t = NEW(arena, Target);
+	const char *gpu = name[3] ? name + strlen("hip:") : gpus[0].name;
+	int known = FIND(gpu, gpus);
+	if (known < 0) {
+		Text names = {.arena = arena};
+		for (int k = 0; k < COUNT(gpus); k++)
+			say(&names, "%s%s", k ? ", " : "", gpus[k].name);
+		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
+	}
+	*t = (Target){.name = copy_string(arena, name),
+	              .triple = "amdgcn-amd-amdhsa",
+	              .cpu = gpus[known].name,
+	              .features = gpus[known].features,
+	              .machine = machine_named("hip"),
+	              .ops = &hip_ops,
+	              .device = "hip",
+	              .host = host};
+	return t;
+}

@@ -1,0 +1,300 @@
+// gpu.c: runs kernels on a GPU of NVIDIA or AMD, by the library of its driver, opened at run time.
+// HIP has the functions of CUDA's driver under other names. The model's code is PTX, which the
+// driver compiles, or a code object for one kind of GPU. Every function makes the device's context
+// current for its calls, so that a caller who uses the library, too, keeps its own.
+#include "device.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { // numbers of both libraries
+	OUT_OF_MEMORY = 2,
+	NO_DEVICE = 100,
+	OTHER_GPU = 209,          // the code is for another one
+	FUNCTION_MAX_THREADS = 0, // per block, as the code says
+	ATTACH_GLOBAL = 1,        // of managed memory
+	HOST_PORTABLE = 1,
+	STREAM_NON_BLOCKING = 1,
+	JIT_ERROR_LOG = 5,
+	JIT_ERROR_LOG_BYTES = 6,
+};
+
+enum {
+#define F(field, cuda, hip, arguments) FUNCTION_##field,
+#include "gpu.def"
+	FUNCTIONS
+};
+
+struct maker { // what differs between the two
+	const char *title, *library, *gpu, *install, *hidden, *target;
+	int major, minor, managed; // numbers of a device's attributes; major -1: not checked
+	const char *symbol[FUNCTIONS];
+};
+
+static const struct maker nvidia = {
+    .title = "CUDA",
+    .library = "libcuda.so.1",
+    .gpu = "GPU of NVIDIA",
+    .install = "install the driver of NVIDIA's GPUs",
+    .hidden = "$CUDA_VISIBLE_DEVICES may hide it: nvidia-smi lists all",
+    .target = "give the --target of this GPU: cuda:sm_90 is one",
+    .major = 75,
+    .minor = 76,
+    .managed = 83,
+    .symbol =
+        {
+#define F(field, cuda, hip, arguments) #cuda,
+#include "gpu.def"
+        },
+};
+
+static const struct maker amd = {
+    .title = "HIP",
+    .library = "libamdhip64.so",
+    .gpu = "GPU of AMD",
+    .install = "install ROCm, of version 5.4 or newer",
+    .hidden = "$HIP_VISIBLE_DEVICES may hide it: rocminfo lists all",
+    .target = "give the --target of this GPU: hip:gfx90a is one, and rocminfo names it",
+    .major = -1,
+    .managed = 24,
+    .symbol =
+        {
+#define F(field, cuda, hip, arguments) #hip,
+#include "gpu.def"
+        },
+};
+
+struct gpu {
+	const struct maker *maker;
+	void *library, *context, *stream, *module;
+	int device;
+	char name[256];
+#define F(field, cuda, hip, arguments) int(*field) arguments;
+#include "gpu.def"
+};
+
+static int failed(const struct gpu *d, int error, const char *what)
+{
+	const char *name = "an unknown error";
+	d->error_name(error, &name);
+	return amos_fail(AMOS_MACHINE, "%s: cannot %s: %s (%d)%s%s",
+	                 *d->name ? d->name : d->maker->title, what, name, error,
+	                 error == OUT_OF_MEMORY || error == OTHER_GPU ? HELP : "",
+	                 error == OUT_OF_MEMORY ? "give a smaller --batch"
+	                 : error == OTHER_GPU   ? d->maker->target
+	                                        : "");
+}
+
+static void enter(const struct gpu *d)
+{
+	d->push(d->context);
+}
+
+// Returns `error`.
+static int leave(const struct gpu *d, int error)
+{
+	void *own;
+	d->pop(&own);
+	return error;
+}
+
+static int number_of(const struct gpu *d, int attribute)
+{
+	int number = 0;
+	return d->attribute(&number, attribute, d->device) ? 0 : number;
+}
+
+// ---- open and close -------------------------------------------------------------------
+
+static int find_functions(struct gpu *d)
+{
+#define F(field, cuda, hip, arguments)                                                             \
+	*(void **)&d->field = dlsym(d->library, d->maker->symbol[FUNCTION_##field]);               \
+	if (!d->field)                                                                             \
+		return amos_fail(AMOS_MACHINE, "%s has no %s" HELP "install a newer driver",       \
+		                 d->maker->library, d->maker->symbol[FUNCTION_##field]);
+#include "gpu.def"
+	return AMOS_DONE;
+}
+
+static int open_device(struct gpu *d)
+{
+	int status = find_functions(d), count = 0;
+	if (status)
+		return status;
+	int error = d->init(0);
+	if (!error)
+		error = d->count(&count);
+	if (error == NO_DEVICE || (!error && !count))
+		return amos_fail(AMOS_MACHINE, "no %s" HELP "%s", d->maker->gpu, d->maker->hidden);
+	if (!error)
+		error = d->get(&d->device, 0);
+	if (!error)
+		error = d->name_of(d->name, sizeof d->name, d->device);
+	if (!error && !number_of(d, d->maker->managed))
+		return amos_fail(AMOS_MACHINE, "%s: it has no memory shared with the host",
+		                 d->name);
+	if (!error)
+		error = d->retain(&d->context, d->device);
+	if (error)
+		return failed(d, error, "open it");
+	enter(d);
+	error = leave(d, d->stream_create(&d->stream, STREAM_NON_BLOCKING));
+	return error ? failed(d, error, "make a stream") : AMOS_DONE;
+}
+
+static void gpu_close(void *device)
+{
+	struct gpu *d = device;
+	if (d->context) {
+		enter(d);
+		if (d->module)
+			d->module_unload(d->module);
+		if (d->stream)
+			d->stream_destroy(d->stream);
+		leave(d, 0);
+		d->release(d->device);
+	}
+	free(d); // the driver has threads and handlers of the process's end: the library stays
+}
+
+static int gpu_open(const struct maker *maker, void **device)
+{
+	*device = NULL;
+	struct gpu *d = calloc(1, sizeof *d);
+	if (!d)
+		return amos_no_memory(maker->title);
+	d->maker = maker;
+	d->library = dlopen(maker->library, RTLD_NOW);
+	int status = d->library ? open_device(d)
+	                        : amos_fail(AMOS_MACHINE, "cannot open %s" HELP "%s",
+	                                    maker->library, maker->install);
+	if (status)
+		gpu_close(d);
+	else
+		*device = d;
+	return status;
+}
+
+static int cuda_open(void **device)
+{
+	return gpu_open(&nvidia, device);
+}
+
+static int hip_open(void **device)
+{
+	return gpu_open(&amd, device);
+}
+
+static const char *gpu_describe(void *device)
+{
+	return ((struct gpu *)device)->name;
+}
+
+// ---- memory ---------------------------------------------------------------------------
+
+static void *gpu_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
+{
+	struct gpu *d = device;
+	uint64_t address = 0;
+	void *host = NULL;
+	enter(d);
+	leave(d, sharing == AMOS_HOST
+	             ? d->allocate_host(&host, (size_t)bytes, HOST_PORTABLE)
+	             : d->allocate_managed(&address, (size_t)bytes, ATTACH_GLOBAL));
+	return host ? host : (void *)(uintptr_t)address;
+}
+
+static void gpu_release(void *device, enum amos_sharing sharing, void *memory)
+{
+	struct gpu *d = device;
+	enter(d);
+	if (sharing == AMOS_HOST)
+		d->free_host(memory);
+	else
+		d->free_managed((uintptr_t)memory);
+	leave(d, 0);
+}
+
+// ---- code -----------------------------------------------------------------------------
+
+// Fails if the code is for a newer GPU: PTX says ".target sm_90".
+static int check_target(const struct gpu *d, const char *code)
+{
+	const char *target = strstr(code, ".target sm_");
+	int needs = target ? atoi(target + strlen(".target sm_")) : 0;
+	int has = 10 * number_of(d, d->maker->major) + number_of(d, d->maker->minor);
+	if (needs <= has)
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "%s: expected code for sm_%d or older, found sm_%d" HELP
+	                 "give --target cuda:sm_%d",
+	                 d->name, has, needs, has);
+}
+
+static int gpu_build(void *device, const void *code, int64_t bytes)
+{
+	struct gpu *d = device;
+	char log[512] = "", what[600];
+	int option[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES};
+	void *value[] = {log, (void *)(sizeof log - 1)};
+	char *text = malloc((size_t)bytes + 1); // PTX ends with a zero
+	if (!text)
+		return amos_no_memory(d->name);
+	memcpy(text, code, (size_t)bytes);
+	text[bytes] = 0;
+	int status = d->maker->major < 0 ? AMOS_DONE : check_target(d, text), error = 0;
+	if (!status) {
+		enter(d);
+		error = leave(d, d->module_load(&d->module, text, COUNT(option), option, value));
+	}
+	free(text);
+	if (!error)
+		return status;
+	log[strcspn(log, "\n")] = 0;
+	snprintf(what, sizeof what, "load the kernels%s%s", *log ? ": " : "", log);
+	return failed(d, error, what);
+}
+
+static int gpu_find(void *device, const char *function, void **kernel, int64_t *threads)
+{
+	struct gpu *d = device;
+	int most = 0;
+	enter(d);
+	int error = d->module_function(kernel, d->module, function);
+	if (!error)
+		error = d->function_attribute(&most, FUNCTION_MAX_THREADS, *kernel);
+	*threads = most;
+	leave(d, 0);
+	return error ? failed(d, error, "find a kernel") : AMOS_DONE;
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+static int gpu_launch(void *device, void *kernel, const uint64_t *table, int64_t blocks,
+                      int64_t threads)
+{
+	struct gpu *d = device;
+	void *argument[] = {&table};
+	enter(d);
+	int error = leave(d, d->launch_kernel(kernel, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
+	                                      1, 0, d->stream, argument, NULL));
+	return error ? failed(d, error, "start a kernel") : AMOS_DONE;
+}
+
+static int gpu_wait(void *device)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->synchronize(d->stream));
+	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
+}
+
+#define DRIVER(maker)                                                                              \
+	{                                                                                          \
+		.name = #maker, .open = maker##_open, .close = gpu_close,                          \
+		.describe = gpu_describe, .allocate = gpu_allocate, .release = gpu_release,        \
+		.build = gpu_build, .find = gpu_find, .launch = gpu_launch, .wait = gpu_wait       \
+	}
+const struct amos_driver amos_cuda = DRIVER(cuda), amos_hip = DRIVER(hip);

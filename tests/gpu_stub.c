@@ -1,0 +1,310 @@
+// gpu_stub.c: stands for libcuda.so.1 or, with -DHIP, libamdhip64.so: records and checks calls.
+// $GPU_CALLS: file of the calls, a line each; $GPU_FAIL: number of the call that fails. Objects
+// must be live and of the current context; kernels must be in the code, PTX with as many threads as
+// it says. The last line tells what was not released. Kernels compute nothing.
+#include <elf.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HIP
+#define N(cuda, hip) hip
+#else
+#define N(cuda, hip) cuda
+#endif
+
+enum {
+	MOST = 4096,
+	FAILURE = 999,
+	MEMORY = 2,
+	BLOCK = 'b',
+	MODULE = 'm',
+	KERNEL = 'k',
+	STREAM = 's'
+};
+
+static struct object {
+	char kind, *at, *text; // text: of a module; name of a kernel
+	size_t bytes;
+} objects[MOST];
+static int nobjects, calls, depth, retained;
+static FILE *record;
+
+static void wrong(const char *what)
+{
+	fprintf(stderr, "gpu_stub: %s\n", what);
+	_Exit(99);
+}
+
+static void finish(void)
+{
+	int live = 0;
+	for (int i = 0; i < nobjects; i++)
+		live += objects[i].at && objects[i].kind != KERNEL;
+	fprintf(record, "%d objects, %d contexts left\n", live, retained);
+	fclose(record);
+}
+
+// Counts the call. True if it is to fail.
+static int fails(const char *name)
+{
+	const char *fail = getenv("GPU_FAIL");
+	if (!record) {
+		record = fopen(getenv("GPU_CALLS"), "w");
+		atexit(finish);
+	}
+	fprintf(record, "%s\n", name);
+	return ++calls == (fail ? atoi(fail) : 0);
+}
+#define CALL(error)                                                                                \
+	if (fails(__func__))                                                                       \
+	return error
+
+static struct object *find(char kind, const void *at)
+{
+	for (int i = nobjects; i-- > 0;)
+		if (objects[i].kind == kind && (char *)at >= objects[i].at &&
+		    (char *)at < objects[i].at + objects[i].bytes && objects[i].at)
+			return &objects[i];
+	wrong("an object that is not live");
+	return NULL;
+}
+
+static void *make(char kind, size_t bytes)
+{
+	if (!depth)
+		wrong("no current context");
+	objects[nobjects] = (struct object){kind, calloc(1, bytes), NULL, bytes};
+	return objects[nobjects++].at;
+}
+
+static int drop(char kind, const void *at)
+{
+	struct object *o = find(kind, at);
+	if (o->at != at || !depth)
+		wrong("a release of something else");
+	free(o->at);
+	o->at = NULL;
+	return 0;
+}
+
+int N(cuInit, hipInit)(unsigned flags)
+{
+	CALL(FAILURE);
+	return (int)flags;
+}
+
+int N(cuGetErrorName, hipDrvGetErrorName)(int error, const char **name)
+{
+	*name = error == MEMORY ? "ERROR_OUT_OF_MEMORY" : "ERROR_UNKNOWN";
+	return 0;
+}
+
+int N(cuDeviceGetCount, hipGetDeviceCount)(int *count)
+{
+	CALL(FAILURE);
+	*count = getenv("GPU_NONE") ? 0 : 1;
+	return 0;
+}
+
+int N(cuDeviceGet, hipDeviceGet)(int *device, int number)
+{
+	CALL(FAILURE);
+	*device = number;
+	return 0;
+}
+
+int N(cuDeviceGetName, hipDeviceGetName)(char *name, int room, int device)
+{
+	CALL(FAILURE);
+	snprintf(name, (size_t)room, "GPU %d", device);
+	return 0;
+}
+
+int N(cuDeviceGetAttribute, hipDeviceGetAttribute)(int *value, int which, int device)
+{
+	*value = which == 75 ? 8 : which == 76 ? 6 : which == N(83, 24) && !device;
+	return 0;
+}
+
+int N(cuDevicePrimaryCtxRetain, hipDevicePrimaryCtxRetain)(void **context, int device)
+{
+	CALL(MEMORY);
+	*context = &depth + device;
+	retained++;
+	return 0;
+}
+
+int N(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease)(int device)
+{
+	fails(__func__);
+	retained--;
+	return device;
+}
+
+int N(cuCtxPushCurrent_v2, hipCtxPushCurrent)(void *context)
+{
+	if (context != &depth)
+		wrong("another context");
+	depth++;
+	return 0;
+}
+
+int N(cuCtxPopCurrent_v2, hipCtxPopCurrent)(void **context)
+{
+	if (!depth--)
+		wrong("no context to leave");
+	*context = &depth;
+	return 0;
+}
+
+int N(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags)
+{
+	CALL(MEMORY);
+	*stream = make(STREAM, flags);
+	return 0;
+}
+
+int N(cuStreamDestroy_v2, hipStreamDestroy)(void *stream)
+{
+	fails(__func__);
+	return drop(STREAM, stream);
+}
+
+int N(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
+{
+	CALL(FAILURE);
+	find(STREAM, stream);
+	return 0;
+}
+
+int N(cuMemAllocManaged, hipMallocManaged)(uint64_t *address, size_t bytes, unsigned flags)
+{
+	CALL(MEMORY);
+	if (flags != 1 || !bytes)
+		wrong("a block of nothing, or of one stream");
+	*address = (uintptr_t)make(BLOCK, bytes);
+	return 0;
+}
+
+int N(cuMemFree_v2, hipFree)(uint64_t address)
+{
+	fails(__func__);
+	return drop(BLOCK, (void *)(uintptr_t)address);
+}
+
+int N(cuMemHostAlloc, hipHostMalloc)(void **address, size_t bytes, unsigned flags)
+{
+	CALL(MEMORY);
+	*address = make(BLOCK, flags ? bytes : 0);
+	return 0;
+}
+
+int N(cuMemFreeHost, hipHostFree)(void *address)
+{
+	fails(__func__);
+	return drop(BLOCK, address);
+}
+
+#ifdef HIP
+static size_t size_of(const char *code)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)code;
+	return h->e_shoff + (size_t)h->e_shnum * h->e_shentsize; // the sections' headers are last
+}
+
+static char *copy_code(const char *code)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)code;
+	if (memcmp(code, ELFMAG, SELFMAG) || h->e_type != ET_DYN || h->e_machine != EM_AMDGPU)
+		wrong("a module that is no code object");
+	char *copy = malloc(size_of(code));
+	return memcpy(copy, code, size_of(code));
+}
+
+// True if there is a descriptor of the kernel, and kernels say that they have 256 threads.
+static int has_kernel(const char *code, const char *name)
+{
+	static const char threads[] = ".max_flat_workgroup_size\xcd\x01";
+	const Elf64_Shdr *s = (const Elf64_Shdr *)(code + ((const Elf64_Ehdr *)code)->e_shoff);
+	char descriptor[256];
+	snprintf(descriptor, sizeof descriptor, "%s.kd", name);
+	while (s->sh_type != SHT_DYNSYM)
+		s++;
+	const Elf64_Sym *symbol = (const Elf64_Sym *)(code + s->sh_offset);
+	const char *names =
+	    code + ((const Elf64_Shdr *)(code + ((const Elf64_Ehdr *)code)->e_shoff))[s->sh_link]
+	               .sh_offset;
+	for (size_t i = 0; i < s->sh_size / sizeof *symbol; i++)
+		if (!strcmp(names + symbol[i].st_name, descriptor))
+			return memmem(code, size_of(code), threads, sizeof threads) != NULL;
+	return 0;
+}
+#else
+static char *copy_code(const char *code)
+{
+	if (!strstr(code, ".version 8.0"))
+		wrong("a module that is no PTX");
+	return strdup(code);
+}
+
+static int has_kernel(const char *code, const char *name)
+{
+	char entry[256];
+	snprintf(entry, sizeof entry, ".visible .entry %s(", name);
+	const char *text = strstr(code, entry);
+	return text && !strncmp(strchr(text, ')'), ")\n.maxntid 256, 1, 1\n", 20);
+}
+#endif
+
+int N(cuModuleLoadDataEx, hipModuleLoadDataEx)(void **module, const void *code, unsigned n,
+                                               int *option, void **value)
+{
+	CALL(FAILURE);
+	if (n != 2 || option[0] != 5 || option[1] != 6 || !value[1])
+		wrong("options of a module");
+	*module = make(MODULE, 1);
+	find(MODULE, *module)->text = copy_code(code);
+	return 0;
+}
+
+int N(cuModuleUnload, hipModuleUnload)(void *module)
+{
+	fails(__func__);
+	free(find(MODULE, module)->text);
+	return drop(MODULE, module);
+}
+
+int N(cuModuleGetFunction, hipModuleGetFunction)(void **kernel, void *module, const char *name)
+{
+	CALL(FAILURE);
+	if (!has_kernel(find(MODULE, module)->text, name))
+		wrong("a kernel that is not in the module, or says not its threads");
+	*kernel = make(KERNEL, 1);
+	return 0;
+}
+
+int N(cuFuncGetAttribute, hipFuncGetAttribute)(int *value, int which, void *kernel)
+{
+	CALL(FAILURE);
+	find(KERNEL, kernel);
+	*value = which ? 0 : 256;
+	return 0;
+}
+
+int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned y, unsigned z,
+                                             unsigned threads, unsigned ty, unsigned tz,
+                                             unsigned shared, void *stream, void **argument,
+                                             void **extra)
+{
+	CALL(FAILURE);
+	find(KERNEL, kernel);
+	find(STREAM, stream);
+	uint64_t *const *table = argument[0];
+	find(BLOCK, *table);
+	find(BLOCK, (void *)(uintptr_t) * *table); // the first operand
+	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || shared || extra)
+		wrong("a launch of another shape");
+	return 0;
+}
