@@ -145,6 +145,11 @@ AMOS_API void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i)
  * a gradient has the offset of its parameter. Bytes between arrays are 0 and may be overwritten.
  * Returns NULL for other kinds. */
 AMOS_API void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes);
+/* Sets where the calls read input i from then on: amos_bytes() bytes of the caller's, aligned to 64
+ * bytes, that stay until the call of amos_close() or another setting. NULL: the instance's own
+ * array, which amos_values() returns all the while. AMOS_INPUT: it is not aligned; AMOS_USAGE: a
+ * device runs the model. */
+AMOS_API int amos_set_input(struct amos *m, int64_t i, const void *values);
 /* Writes the shape that output i had in the last call to shape[amos_rank()]. */
 AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape);
 

@@ -27,9 +27,9 @@ extern "C" {
 struct amosc; /* a session: a model file, its options and the compiled program */
 
 enum amosc_purpose {
-	AMOSC_TRAIN, /* entries train and eval; gather for gradient accumulation */
-	AMOSC_EVAL,  /* entry eval */
-	AMOSC_RUN,   /* entry run: the outputs of one batch */
+	AMOSC_TRAIN, /* all calls of amos.h */
+	AMOSC_EVAL,  /* amos_evaluate() */
+	AMOSC_RUN,   /* amos_forward(): the outputs of one batch */
 	AMOSC_GRAD,  /* entry grad: outputs, loss, gradients of one batch */
 	AMOSC_REPORT /* nothing is compiled */
 };
@@ -42,6 +42,8 @@ enum { /* error codes */
        AMOSC_BUG = 5      /* in the compiler; the session can only be closed */
 };
 
+const char *amosc_version(void); /* AMOS_VERSION of the library */
+
 /* Opens a session on the .onnx file `path`, with external data in or below its directory. The file
  * is read later, by the functions below. It stays mapped and must not change until amosc_close().
  */
@@ -50,7 +52,7 @@ void amosc_close(struct amosc *); /* accepts NULL */
 
 /* Sets an option of the command: `name` without dashes; `value` NULL for a flag. Repeatable options
  * (data, bind, eta, ...) add a value, others replace it. Must precede compilation. Returns
- * AMOSC_USAGE for an unknown option. */
+ * AMOSC_USAGE for an unknown option, and for one that sessions of this purpose do not use. */
 int amosc_option(struct amosc *, const char *name, const char *value);
 
 /* Sets the function that receives notes: the lines that the command writes to standard error. The

@@ -254,7 +254,7 @@ typedef struct Program {
 
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
-//               several batches make an update; gradient and update, if `apart`; with `weights`
+//               several batches make an update; gradient, update and run, if `apart`; with `weights`
 //               also run and eval:1, and eval:N and run:N for further batch sizes; if it `runs`
 //               and no data are held out, no eval; if `update_only`, update alone
 //   evaluation  eval, eval:N

@@ -11,6 +11,20 @@ struct amosc {
 	bool limited; // --limit has been applied
 };
 
+// Groups of options, by purpose. Training includes what amosc_write() and amosc_show() use.
+enum {
+	MODEL = COMMON | READ | DATA | MASK | PRECISION | TARGET | CACHE | TUNE | WORK | DRAW,
+	GRAPH = CHOOSE | NORMS | LOSS,
+};
+static const unsigned takes[] = {
+    [FOR_TRAINING] =
+        MODEL | GRAPH | DROPS | ETA | STEP | SPLIT | SHAPE | MEMORY | LOOP | KEEP | OUT | BUILD,
+    [FOR_EVALUATION] = MODEL | LOSS | SPLIT | SHAPE,
+    [FOR_OUTPUTS] = MODEL | NORMS,
+    [FOR_GRADIENTS] = MODEL | GRAPH | MEMORY | WRT,
+    [FOR_REPORT] = COMMON | READ | DATA | SPLIT | GRAPH | DROPS | ETA,
+};
+
 // Ends the catch. Sets amos_error() and returns the error code.
 static int caught(Catch *catch)
 {
@@ -20,6 +34,11 @@ static int caught(Catch *catch)
 		amos_fail(0, "%s", catch->message ? catch->message : "out of memory");
 	free(catch->message);
 	return catch->status == STATUS_LIMIT ? AMOSC_INPUT : catch->status;
+}
+
+const char *amosc_version(void)
+{
+	return AMOS_VERSION;
 }
 
 int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
@@ -52,6 +71,9 @@ int amosc_option(struct amosc *s, const char *name, const char *value)
 		int option = option_named(name);
 		if (option < 0)
 			fail_status(STATUS_USAGE, NULL, "--%s: no such option", name);
+		if (!(options[option].group & takes[s->session.purpose]))
+			fail_status(STATUS_USAGE, NULL,
+			            "--%s: does nothing in a session of this purpose", name);
 		if (options[option].argument && !value)
 			fail_status(STATUS_USAGE, NULL, "--%s: expected a value", name);
 		if (s->program)
@@ -130,7 +152,7 @@ int amosc_eta(struct amosc *s, const char **json)
 
 // ---- programs -------------------------------------------------------------------------
 
-// `apart`: with separate entries for gradients and updates.
+// `apart`: with separate entries for gradients and updates, and one for outputs.
 static void compile(struct amosc *s, bool apart)
 {
 	if (s->session.purpose == FOR_REPORT)

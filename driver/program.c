@@ -154,7 +154,7 @@ static void pass_read(Program *p)
 		return;
 	still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
-	if (p->weights)
+	if (p->weights || p->apart)
 		add_entry(p, "run", still);
 	if (p->weights || (p->data && amos_data_held_out(p->data)))
 		read_rest(p, p->weights);

@@ -154,6 +154,23 @@ void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
 	return *bytes ? blocks[kind] : NULL;
 }
 
+int amos_set_input(struct amos *m, int64_t i, const void *values)
+{
+	const struct amos_slot *s = slot(m, AMOS_INPUTS, i);
+	if (m->device)
+		return amos_fail(AMOS_USAGE,
+		                 "%s: input '%s': compiled for '%s', which has memory of its "
+		                 "own" AMOS_HELP "copy to amos_values()",
+		                 m->model->name, s->name, m->model->device);
+	if ((uintptr_t)values % AMOS_LINE)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: input '%s': expected an array at a multiple of %d bytes, "
+		                 "found it at address %lld",
+		                 m->model->name, s->name, AMOS_LINE, (long long)(uintptr_t)values);
+	m->set_inputs[s->offset] = (void *)(uintptr_t)values;
+	return AMOS_DONE;
+}
+
 void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
 {
 	const struct amos_entry *entry = outputs_of(m);
@@ -167,7 +184,7 @@ static int check_inputs(const struct amos *m, const struct amos_entry *entry)
 {
 	for (int64_t i = 0; i < amos_count(m, AMOS_INPUTS); i++) {
 		const struct amos_slot *s = slot(m, AMOS_INPUTS, i);
-		const void *at = m->inputs[s->offset];
+		const void *set = m->set_inputs[s->offset], *at = set ? set : m->inputs[s->offset];
 		int64_t n = s->limit && entry->reads[s->offset] == '1'
 		                ? s->bytes / amos_types[s->type].bytes
 		                : 0;
@@ -197,7 +214,7 @@ static int call(struct amos *m, const char *name, double *loss)
 		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, name);
 	int status = check_inputs(m, entry);
 	if (!status)
-		status = amos_call(m, entry, NULL, NULL);
+		status = amos_call(m, entry, m->set_inputs, NULL);
 	m->last = status ? NULL : entry;
 	if (!status && loss)
 		*loss = amos_metric(m, "loss");

@@ -43,6 +43,7 @@ struct amos { // an open model, to be read only
 	char *params, *state, *gradients, *scratch, *local;
 	int64_t ninputs;
 	char **inputs;                        // indexed by number
+	void **set_inputs;                    // by amos_set_input(); NULL: the own one
 	char **outputs;                       // indexed by entry and number
 	char **given_inputs, **given_outputs; // of the current call
 	int64_t *first_out;                   // indexed by entry: its first index in `outputs`

@@ -228,6 +228,7 @@ int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align)
 	}
 	m->ninputs = ninputs;
 	m->inputs = take_table(&b, ninputs, sizeof *m->inputs);
+	m->set_inputs = take_table(&b, ninputs, sizeof *m->set_inputs);
 	m->given_inputs = take_table(&b, ninputs, sizeof *m->given_inputs);
 	m->outputs = take_table(&b, outs, sizeof *m->outputs);
 	m->given_outputs = take_table(&b, most, sizeof *m->given_outputs);

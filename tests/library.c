@@ -95,6 +95,7 @@ static void fail(const struct job *job)
 	       "a file that is not there");
 	expect(amosc_option(s, "no-such-option", "1") == AMOSC_USAGE, "an unknown option");
 	expect(amosc_option(s, "loss", NULL) == AMOSC_USAGE, "an option without its value");
+	expect(amosc_option(s, "wrt", "all") == AMOSC_USAGE, "an option of other sessions");
 	expect(amosc_train(s, &result) == AMOSC_USAGE, "training without data");
 	amosc_close(s);
 	expect(!amosc_open(job->model, AMOSC_TRAIN, &s), "open");
@@ -126,6 +127,42 @@ static void full_disk(const struct job *job)
 	amosc_close(s);
 }
 
+// Two trainers, one of which reads the program's arrays.
+static void step_by_step(const struct job *job)
+{
+	static char room[192];
+	float *x = (float *)(room + 64 - (uintptr_t)room % 64);
+	int64_t shape[2];
+	double own, set;
+	struct amosc *s[2];
+	struct amos *m[2];
+	for (int k = 0; k < 2; k++) {
+		expect(!amosc_open(job->model, AMOSC_TRAIN, &s[k]) && !set_options(s[k], job) &&
+		           !amosc_compile(s[k], &m[k], NULL),
+		       "compile");
+		int64_t *labels = (int64_t *)amos_values(m[k], AMOS_INPUTS,
+		                                         amos_find(m[k], AMOS_INPUTS, "labels"));
+		for (int i = 0; i < 8; i++)
+			labels[i] = i % 3;
+	}
+	int64_t i = amos_find(m[0], AMOS_INPUTS, "x");
+	float *values = (float *)amos_values(m[0], AMOS_INPUTS, i);
+	for (int k = 0; k < 32; k++)
+		x[k] = values[k] = (float)k / 32;
+	expect(!amos_set_input(m[1], i, x), "an array of the program");
+	expect(amos_set_input(m[1], i, (char *)x + 4) == AMOS_INPUT,
+	       "an array that is not aligned");
+	expect(!amos_step(m[0], &own) && !amos_step(m[1], &set) && own == set, "equal losses");
+	expect(!amos_forward(m[1]) && amos_count(m[1], AMOS_OUTPUTS) == 1, "outputs");
+	amos_output_shape(m[1], 0, shape);
+	expect(shape[0] == 8 && shape[1] == 3, "the shape of an output");
+	expect(!amos_set_input(m[1], i, NULL) && !amos_step(m[0], &own) && !amos_step(m[1], &set) &&
+	           own != set,
+	       "the array of the trainer");
+	amosc_close(s[0]);
+	amosc_close(s[1]);
+}
+
 // The optimizer's step alone, for a program that computes the gradients.
 static void update_only(const struct job *job)
 {
@@ -155,6 +192,7 @@ int main(int argc, char **argv)
 	inspect(&jobs[0]);
 	fail(&jobs[0]);
 	full_disk(&jobs[0]);
+	step_by_step(&jobs[0]);
 	update_only(&jobs[0]);
 	return wrong;
 }

@@ -18,7 +18,7 @@ typedef struct File {
 	const char *folder;      // of the path, with its slash; "": the working directory
 	const char *real_folder; // of the file, if links led to it; NULL: not known
 	Bytes bytes;
-	struct ModelProto *proto;
+	ModelProto *proto;
 	Table *outside;       // files of external data, as the model names them -> Bytes
 	OpCounts ops;         // empty until it is read
 	Problems problems;    // of the last reading for a graph
