@@ -1,0 +1,5 @@
+"""python -m amosc: the command amosc."""
+
+from amosc_command import main
+
+main()
