@@ -17,6 +17,10 @@ install(FILES ${CMAKE_BINARY_DIR}/completions/_amosc DESTINATION ${CMAKE_INSTALL
 install(FILES ${CMAKE_BINARY_DIR}/completions/amosc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES LICENSE NOTICE THIRD_PARTY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+if(SKBUILD) # the wheel: the prefix is the package amosc; a module next to it runs the command
+  install(FILES python/amosc_command.py DESTINATION ..)
+endif()
+
 # The libraries that the runtime needs, as the layer `amos_minimal` lists them.
 get_target_property(NEEDED amos_minimal INTERFACE_LINK_LIBRARIES)
 list(REMOVE_ITEM NEEDED abi common)

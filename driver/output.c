@@ -29,7 +29,7 @@ static OutputKind kind_of(const char *path)
 
 const char *linker_path(Arena *arena)
 {
-	return copy_string(arena, AMOSC_LLD);
+	return installed_file(arena, "ld.lld", AMOSC_LLD);
 }
 
 // ---- names ----------------------------------------------------------------------------

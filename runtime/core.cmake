@@ -12,5 +12,5 @@ add_custom_command(OUTPUT ${CORE}
     -DFILES=${FILES} -DFOLDERS=${FOLDERS} -P ${PROJECT_SOURCE_DIR}/cmake/amalgamate.cmake
   DEPENDS ${CORE_PARTS} ${PROJECT_SOURCE_DIR}/cmake/amalgamate.cmake VERBATIM)
 add_library(amos_core STATIC ${CORE})
-target_compile_options(amos_core PRIVATE -Wall -Wextra -Werror -ffreestanding -ffunction-sections)
+target_compile_options(amos_core PRIVATE ${WARNINGS} -ffreestanding -ffunction-sections)
 install(FILES ${CORE} DESTINATION lib/amosc)

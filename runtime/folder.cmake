@@ -36,7 +36,15 @@ else()
   execute_process(COMMAND ${CMAKE_C_COMPILER} "-###" -x c /dev/null ERROR_VARIABLE commands)
   string(REGEX MATCH "-dynamic-linker [^ ]+" loader "${commands}")
   get_filename_component(tls ${loader} NAME) # it has __tls_get_addr, which code of Arm and RISC-V calls
-  set(LIBRARIES "--as-needed -L${libc} -L/lib64 -L/usr/lib64 -l:libm.so.6 -l:libc.so.6 -l:${tls} libc_nonshared.a libgcc.a")
+  string(REGEX REPLACE "^/usr" "" root ${libc}) # where it is on systems that have not merged /usr
+  set(parts libm.so.6 libpthread.so.0 libdl.so.2 libc.so.6 ${tls}) # glibc before 2.34 is in pieces, which later ones still have
+  set(LIBRARIES "--as-needed -L${libc} -L${root} -L/lib64 -L/usr/lib64")
+  foreach(part ${parts})
+    if(EXISTS ${libc}/${part})
+      string(APPEND LIBRARIES " -l:${part}")
+    endif()
+  endforeach()
+  string(APPEND LIBRARIES " libc_nonshared.a libgcc.a")
   set(PROGRAM "-pie ${loader} Scrt1.o crtbeginS.o crtendS.o ${ALWAYS} libamos_main.a")
   file(WRITE ${FOLDER}/program.minimal "${PROGRAM} libamos_minimal.a ${LIBRARIES}\n")
   # A shared library offers the model and the functions of amos.h alone.

@@ -1,4 +1,4 @@
-// amosc.c: finds the verb, runs it, and turns an error into one message and a status.
+// amosc.c: the command: finds the verb, runs it, and turns an error into one message and a status.
 // Invariant: the exit status is 0, 1, 2 or 3 (README.md); no input ends the command by a signal.
 #include "tool.h"
 #include <stdlib.h>
@@ -95,9 +95,8 @@ static int run_command(int argc, char **argv)
 	return run_verb(verb, argc, argv);
 }
 
-int main(int argc, char **argv)
+int amosc_command(int argc, char **argv)
 {
-	amos_memory_ends("amosc");
 	amos_standard();
 	amos_signals();
 	return amos_end_output(run_command(argc, argv));

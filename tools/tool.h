@@ -13,6 +13,9 @@ typedef struct Verb {
 
 extern const Verb verbs[]; // the last has no name
 
+// amosc.c: runs the command. Returns the exit status; ends the process where amos_signals() does.
+int amosc_command(int argc, char **argv);
+
 // ---- options.c: the command line ------------------------------------------------------
 
 const Verb *verb_named(const char *); // NULL: none
