@@ -72,6 +72,15 @@ int amosc_outputs(struct amosc *, int *count, const struct amosc_value **);
  * scale and reasons. Dimensions that neither `bind` nor `data` determines get placeholder sizes. */
 int amosc_eta(struct amosc *, const char **json);
 
+/* Settings of the optimizer Amos; docs/optimizer.md and compiler/book/optim.am define them. */
+struct amosc_amos {
+	double xi, beta, momentum, warmup, clip, extra_l2; /* NAN: by rule */
+	double coef, pace, most, reach, least;             /* results */
+};
+/* Sets what is NAN by the rules of amosc train, for `batches` independent batches in the data and a
+ * loss that is the mean over `labels` per update; 0: unknown. For trainers of other frameworks. */
+int amosc_amos_defaults(struct amosc_amos *, double batches, double labels);
+
 /* Compiles for this machine, in memory. The session owns the returned model, which amos.h
  * describes. If the option `data` was given, its values are checked before compilation, and *data
  * (unless `data` is NULL) is attached to the model; the session owns it too. */

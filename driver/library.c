@@ -1,6 +1,7 @@
 // library.c: implements amosc.h: sessions whose functions return errors.
 #include "amosc.h"
 #include "driver.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,25 @@ int amosc_eta(struct amosc *s, const char **json)
 		char *text = json_dumps(report.json, JSON_STYLE);
 		at_end(session->arena, free, text);
 		*json = text;
+	}
+	return caught(&catch);
+}
+
+int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
+{
+	Catch catch;
+	if (!TRY(catch)) {
+		Arena *arena = arena_new();
+		Opt opt = opt_named("amos");
+		opt.batches = batches;
+		opt.labels = (Labels){labels, labels > 0 ? 1 / sqrt(labels) : 0};
+		opt.xi = a->xi, opt.beta = a->beta, opt.momentum = a->momentum;
+		opt.warmup = a->warmup, opt.clip = a->clip, opt.extra_l2 = a->extra_l2;
+		opt_defaults(arena, &opt);
+		*a = (struct amosc_amos){opt.xi,   opt.beta,     opt.momentum, opt.warmup,
+		                         opt.clip, opt.extra_l2, opt.coef,     opt.pace,
+		                         opt.most, opt.reach,    opt.least};
+		arena_free(arena);
 	}
 	return caught(&catch);
 }

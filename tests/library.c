@@ -3,6 +3,7 @@
 // DATA.npz
 #include "amosc.h"
 #include <glob.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -82,6 +83,23 @@ static void inspect(const struct job *job)
 	           !strcmp(text, again),
 	       "show");
 	amosc_close(s);
+}
+
+// Settings of Amos, by the rules of docs/optimizer.md.
+static void settings(void)
+{
+	struct amosc_amos a = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 0, 0}, given = a, unknown = a;
+	expect(!amosc_amos_defaults(&a, 500, 16), "settings by rule");
+	expect(fabs(a.xi - 0.02) < 1e-12 && a.beta == 0.98 && a.clip == 0.25 && a.warmup == 51 &&
+	           a.reach == 2 && a.pace > 4 && a.most > 1 && a.extra_l2 == 0,
+	       "settings for few batches");
+	given.xi = 0.01;
+	expect(!amosc_amos_defaults(&given, 500, 0) && given.xi == 0.01 && given.beta == 0.99 &&
+	           given.warmup == 500 && given.pace == 1 && !given.most && !given.reach &&
+	           !given.clip,
+	       "settings of Algorithm 1");
+	expect(!amosc_amos_defaults(&unknown, 0, 0) && unknown.xi == 0.01 && !unknown.reach,
+	       "settings without data");
 }
 
 // Every failure is a value, and the session can be closed.
@@ -189,6 +207,7 @@ int main(int argc, char **argv)
 	pthread_join(thread, NULL);
 	expect(jobs[0].result.loss == jobs[1].result.loss, "equal losses in two threads");
 	evaluate(&jobs[0]);
+	settings();
 	inspect(&jobs[0]);
 	fail(&jobs[0]);
 	full_disk(&jobs[0]);
