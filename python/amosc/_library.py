@@ -113,6 +113,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {  # name: result, arguments
     "amosc_inputs": (Int, _values),
     "amosc_outputs": (Int, _values),
     "amosc_eta": (Int, [Pointer, ctypes.POINTER(Text)]),
+    "amosc_amos_defaults": (Int, [Pointer, Double, Double]),
     "amosc_compile": (Int, [Pointer, ctypes.POINTER(Pointer), Pointer]),
     "amosc_export": (Int, [Pointer, Text]),
     "amosc_write": (Int, [Pointer, Text]),

@@ -1,0 +1,96 @@
+"""_scales.py: what optimizers ask of a graph: scales and policies by parameter, and settings of
+Amos. Private."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+import amosc
+
+from ._library import Double, InputError, lib, need
+
+GIVEN = ("xi", "beta", "momentum", "warmup", "clip", "extra_l2")
+
+
+class _Settings(ctypes.Structure):  # struct amosc_amos
+    _fields_ = [(name, Double) for name in (*GIVEN, "coef", "pace", "most", "reach", "least")]
+
+
+def settings(
+    batches: float | None, labels: float | None, **given: float | None
+) -> Dict[str, float]:
+    """Returns all settings of Amos: those of GIVEN that are given, the rest as `amosc train`
+    chooses them.
+
+    batches  independent batches in the data, such as len(loader); None: unknown, which selects
+             Algorithm 1
+    labels   labels in a batch, over which the loss is a mean; None: unknown, so that gradients are
+             not clipped
+    """
+    for name, value in {"batches": batches, "labels": labels, **given}.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name}: expected a number of at least 0, found {value}")
+    made = _Settings(*(math.nan if given.get(name) is None else given[name] for name in GIVEN))
+    need(lib.amosc_amos_defaults(ctypes.byref(made), batches or 0, labels or 0))
+    return {name: getattr(made, name) for name, _ in made._fields_}
+
+
+def read(source: Any, **options: Any) -> Mapping[str, Any]:
+    """Returns a report: a mapping as `amosc eta --json` writes it, whose rows have at least a name
+    and an eta.
+
+    source   such a mapping, the path of one in a file (.json) or of a model, or a mapping from
+             names to scales: a number each, or a mapping with "eta" and "slots"
+    options  of amosc.eta(), if the source is a model
+    """
+    if not isinstance(source, Mapping):
+        if os.fspath(source).endswith(".json"):
+            return json.loads(Path(source).read_text())
+        return amosc.eta(source, **options)
+    if "params" in source:
+        return source
+    rows = []
+    for name, scale in source.items():
+        row = scale if isinstance(scale, Mapping) else {"eta": scale}
+        rows.append({"name": name, "shape": None, "slots": None, **row})
+    return {"params": rows}
+
+
+def _command() -> str:
+    """Returns the command amosc, of the wheel or on the path."""
+    own = Path(__file__).resolve().parent / "bin" / "amosc"
+    found = str(own) if own.exists() else shutil.which("amosc")
+    if not found:
+        raise ImportError("amosc: the command amosc is not on the path\n  help: pip install amosc")
+    return found
+
+
+def policy(report: Mapping[str, Any], target: str) -> Dict[str, Mapping[str, Any]]:
+    """Returns what `amosc eta REPORT --for TARGET` says of each parameter, by name."""
+    if any("role" not in row for row in report["params"]):
+        raise ValueError(
+            "scales: numbers have no roles; expected a report of amosc eta --json, or a model"
+        )
+    with tempfile.TemporaryDirectory(prefix="amosc-") as folder:
+        path = Path(folder, "report.json")
+        path.write_text(json.dumps(report))
+        words = [_command(), "eta", str(path), "--for", target, "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise InputError(done.stderr.strip())
+    return {row["name"]: row for row in json.loads(done.stdout)["params"]}
+
+
+def default_slots(shape: Sequence[int]) -> Sequence[int]:
+    """Returns the slots of a scale given as a number: one per element of the first axis, or one in
+    all for a vector."""
+    return [size if axis == 0 and len(shape) > 1 else 1 for axis, size in enumerate(shape)]

@@ -1,0 +1,229 @@
+"""_amos.py: the optimizer Amos (arXiv 2210.11693) for PyTorch."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from .. import _scales as by_name
+from . import _guess
+from ._base import Optimizer, state_type
+from ._scales import ScaleWarning, resolve
+
+LEAST_V = 2.0**-125  # lower limit of v, as in the authors' code
+
+
+def _mean_square(x: torch.Tensor, slots: torch.Size) -> torch.Tensor:
+    """Returns the mean of the squares over the axes that the slots reduce, in the shape of the
+    slots."""
+    over = [axis for axis, size in enumerate(slots) if size != x.shape[axis]]
+    if not over:
+        return x.square()
+    count = math.prod(x.shape[axis] for axis in over)
+    return torch.linalg.vector_norm(x, dim=over, keepdim=True).square_().div_(count)
+
+
+def _reached(w: List[torch.Tensor], eta: List[torch.Tensor],
+             group: Dict[str, Any]) -> List[torch.Tensor]:
+    """Returns the scales of the step: `reach` times the RMS of w, from `least` times eta up to
+    eta."""
+    size = torch._foreach_norm(w)
+    torch._foreach_mul_(size, [group["reach"] / math.sqrt(x.numel()) for x in w])
+    least = torch._foreach_mul(eta, group["least"])
+    return [torch.minimum(torch.maximum(x, low), high) for x, low, high in zip(size, least, eta)]
+
+
+def amos(w: List[torch.Tensor], g: List[torch.Tensor], eta: List[torch.Tensor],
+         v: List[torch.Tensor], b: List[torch.Tensor], m: Optional[List[torch.Tensor]], t: int,
+         group: Dict[str, Any]) -> None:
+    """Makes step t = 1, 2, ... of parameters w, in place, with their state v, b, m (None: no
+    momentum).
+
+    eta, v and b broadcast against the parameter; `group` has the settings. The names are those of
+    Algorithm 1.
+    """
+    xi = float(group["lr"]) * (min(t / group["warmup"], 1) if group["warmup"] else 1)
+    small = group["coef"] * math.sqrt(xi)
+    if group["clip"]:
+        g = list(torch._foreach_clamp_max(g, group["clip"]))
+        torch._foreach_clamp_min_(g, -group["clip"])
+
+    s = [_mean_square(x, slot.shape) for x, slot in zip(g, v)]
+    torch._foreach_mul_(v, group["beta"])
+    torch._foreach_add_(v, s, alpha=1 - group["beta"])
+    r = torch._foreach_clamp_min(v, LEAST_V)
+    torch._foreach_reciprocal_(r)
+    torch._foreach_mul_(r, 1 - group["beta"] ** t)
+    torch._foreach_mul_(s, r)  # the mean square of the normalized gradient
+
+    gamma = torch._foreach_mul(b, small)
+    torch._foreach_add_(gamma, 1.0)
+    torch._foreach_sqrt_(gamma)
+    gamma = torch._foreach_div(s, gamma)
+    torch._foreach_mul_(gamma, xi * xi)
+
+    torch._foreach_sqrt_(r)
+    if group["most"]:
+        surge = [x.mean() / group["most"] for x in s]
+        torch._foreach_clamp_min_(surge, 1.0)
+        torch._foreach_sqrt_(surge)
+        torch._foreach_div_(r, surge)
+    e = _reached(w, eta, group) if group["reach"] else eta
+
+    d = [x * y for x, y in zip(b, torch._foreach_sqrt(eta))]  # 1 / d of Algorithm 1
+    torch._foreach_mul_(d, small)
+    torch._foreach_add_(d, 1.0)
+    decay = torch._foreach_mul(gamma, 0.5)
+    torch._foreach_add_(decay, group["extra_l2"])
+    delta = [x * (y / z) for x, y, z in zip(w, decay, d)]
+    for one, x, y, z, grad in zip(delta, e, r, d, g):
+        one.addcmul_(x * y * xi / z, grad)
+
+    torch._foreach_mul_(gamma, group["pace"])
+    torch._foreach_addcmul_(b, gamma, torch._foreach_add(b, 1.0))
+    if m is not None:
+        torch._foreach_lerp_(m, delta, 1 - group["momentum"])
+        delta = m
+    torch._foreach_sub_(w, delta)
+
+
+class Amos(Optimizer):
+    """Amos, with the expected scale of every parameter inferred from the module's graph.
+
+        optimizer = Amos(model, (x,), batches=len(loader), labels=loader.batch_size)
+
+    params          a torch.nn.Module; or parameters or groups as for any optimizer, by name
+                    (model.named_parameters()) or with module=
+    example_inputs  inputs of one call of the module: a tensor, a tuple or a dict. Its graph is
+                    exported from them
+    scales          instead of a graph: the path of an ONNX file or of a report by amosc eta --json,
+                    such a report, or a dict by name of numbers or {"eta": ..., "slots": [...]}
+    batches         N, the number of independent batches in the data; None: unknown, which selects
+                    Algorithm 1
+    labels          labels in a batch, over which the loss is a mean; None: gradients are not
+                    clipped
+    lr              the global learning rate, xi (default: 1/sqrt(N + 2000), or .01); if given,
+                    other defaults are the paper's
+    beta, momentum, clip, extra_l2, warmup
+                    as the options of amosc train, with the same defaults (docs/optimizer.md)
+    foreach         update parameters together, which is faster on a GPU and takes more memory
+                    (default: on a GPU)
+    options         of amosc.eta(): loss, convention, range, slots, ...
+
+    Groups may have their own lr, beta, momentum, clip, extra_l2 and warmup, and eta and slots: a
+    value for all of their parameters, or a list. State is v and b, one number per slot, and the
+    running mean m of the updates.
+    """
+
+    own = ("_scales",)
+
+    def __init__(self, params: Any, example_inputs: Any = None, *,
+                 module: Optional[torch.nn.Module] = None, scales: Any = None,
+                 batches: Optional[float] = None, labels: Optional[float] = None,
+                 lr: Optional[float] = None, beta: Optional[float] = None,
+                 momentum: Optional[float] = None, clip: Optional[float] = None,
+                 extra_l2: Optional[float] = None, warmup: Optional[float] = None,
+                 foreach: Optional[bool] = None, **options: Any):
+        defaults = by_name.settings(
+            batches,
+            labels,
+            xi=lr,
+            beta=beta,
+            momentum=momentum,
+            clip=clip,
+            extra_l2=extra_l2,
+            warmup=warmup,
+        )
+        defaults["lr"] = defaults.pop("xi")
+        groups, self._scales = resolve(params, example_inputs, module, scales, options)
+        self._tensors: Dict[torch.Tensor, Tuple[Any, torch.Tensor]] = (
+            {}
+        )  # {parameter: its eta, as given and as used}
+        super().__init__(groups, dict(defaults, foreach=foreach))
+
+    @property
+    def report(self) -> Any:
+        """The eta report that the scales come from."""
+        return self._scales.report
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._tensors = {}
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        given = {key: param_group.pop(key, None) for key in ("eta", "slots")}
+        super().add_param_group(param_group)
+        params = param_group["params"]
+        for key, value in given.items():
+            if value is None:
+                value = [(self._scales.row(parameter) or {}).get(key) for parameter in params]
+            elif not isinstance(value, list):
+                value = [value] * len(params)
+            if len(value) != len(params):
+                raise ValueError(
+                    f"{key}: expected one value or a list of {len(params)}, found {len(value)}"
+                )
+            param_group[key] = value
+
+    def _scale(self, group: Dict[str, Any], i: int, parameter: torch.Tensor) -> torch.Tensor:
+        """Returns eta of the parameter of index i in a group, with the rank of the parameter."""
+        if group["eta"][i] is None:
+            name = self._scales.names.get(parameter, f"parameter {i}")
+            row = _guess.row(name, parameter.shape)
+            warnings.warn(
+                f"'{name}' has a gradient, but the graph that scales were inferred from does "
+                f"not use it; its scale is guessed: {row['eta']:.4g}\n"
+                "  For another, give its group eta=, or "
+                "example_inputs that use it",
+                ScaleWarning,
+                stacklevel=4,
+            )
+            group["eta"][i] = row["eta"]
+            if group["slots"][i] is None:
+                group["slots"][i] = row["slots"]
+        eta = group["eta"][i]
+        if parameter not in self._tensors or self._tensors[parameter][0] is not eta:
+            tensor = torch.as_tensor(eta, dtype=state_type(parameter), device=parameter.device)
+            self._tensors[parameter] = eta, tensor.reshape(
+                (1,) * (parameter.dim() - tensor.dim()) + tensor.shape
+            )
+        return self._tensors[parameter][1]
+
+    def _state(self, group: Dict[str, Any], i: int,
+               parameter: torch.Tensor) -> Dict[str, torch.Tensor]:
+        state = self.state[parameter]
+        dtype = state_type(parameter)
+        if "v" not in state:
+            slots = group["slots"][i]
+            if slots is None:
+                slots = by_name.default_slots(parameter.shape)
+            full = [1] * (parameter.dim() - len(slots)) + list(slots)
+            if any(size not in (1, most) for size, most in zip(full, parameter.shape)):
+                raise ValueError(
+                    f"slots {list(slots)} do not fit a parameter of shape {list(parameter.shape)}"
+                )
+            state["v"], state["b"] = (
+                torch.zeros(full, dtype=dtype, device=parameter.device) for _ in "vb"
+            )
+        if group["momentum"] and "m" not in state:
+            state["m"] = torch.zeros_like(parameter, dtype=dtype)
+        return state
+
+    def update(self, rows: List[Tuple[int, torch.Tensor]], w: List[torch.Tensor],
+               g: List[torch.Tensor], t: int, group: Dict[str, Any]) -> None:
+        eta = [self._scale(group, *row) for row in rows]
+        states = [self._state(group, *row) for row in rows]
+        m = [state["m"] for state in states] if group["momentum"] else None
+        amos(
+            w,
+            g,
+            eta,
+            [state["v"] for state in states],
+            [state["b"] for state in states],
+            m,
+            t,
+            group,
+        )
