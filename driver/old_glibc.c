@@ -14,6 +14,7 @@
 	}
 
 OLD_MATH(exp, (double x), (x))
+OLD_MATH(exp2, (double x), (x))
 OLD_MATH(log, (double x), (x))
 OLD_MATH(log2, (double x), (x))
 OLD_MATH(pow, (double x, double y), (x, y))

@@ -62,7 +62,10 @@ LLVMTargetMachineRef target_generator(const Target *t)
 	LLVMTargetRef target;
 	char *message = NULL;
 	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
-		bug("LLVM knows no target %s: %s", t->triple, message);
+		fail("--target",
+		     "the LLVM of this amosc has no code for %s" HELP
+		     "wheels leave out GPUs of AMD: build amosc from its source",
+		     t->triple);
 	bool riscv = starts_with(t->triple, "riscv");
 	return LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features,
 	                               LLVMCodeGenLevelDefault,
