@@ -156,7 +156,7 @@ def _load() -> ctypes.CDLL:
         found = ctypes.CDLL(path)
     except OSError as e:
         raise ImportError(
-            f"amosc: cannot load its library: {e}\n  help: install the wheel, pip install amosc, "
+            f"amosc: cannot load its library: {e}\n  help: install the wheel of amosc, "
             "or set $AMOSC_LIBRARY to the libamosc.so of an installed amosc"
         ) from e
     for name, (result, arguments) in FUNCTIONS.items():

@@ -70,7 +70,9 @@ def _command() -> str:
     own = Path(__file__).resolve().parent / "bin" / "amosc"
     found = str(own) if own.exists() else shutil.which("amosc")
     if not found:
-        raise ImportError("amosc: the command amosc is not on the path\n  help: pip install amosc")
+        raise ImportError(
+            "amosc: the command amosc is not on the path\n  help: install the wheel of amosc"
+        )
     return found
 
 
