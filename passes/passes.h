@@ -196,7 +196,7 @@ typedef double LabelPart(void *data,
                          const Slot *); // fraction of an input's elements that are labels
 Labels count_labels(const Graph *, LabelPart *, void *data);
 
-// ---- hyperparams.c, step.c: adds the optimizer's step to gradients ----------------------
+// ---- hyperparams.c, definitions.c, step.c: adds the optimizer's step to gradients -----
 typedef struct Opt {
 	const char *name;               // in optimizers.def
 #define HYPER(field, ...) double field; // NAN: by rule
