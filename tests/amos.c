@@ -4,6 +4,7 @@
 // another lower bound and a wrong sign of the extra L2: its v and b must be equal, its parameters
 // must not.
 #include "emitted.h"
+#include "vectors.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -70,21 +71,6 @@ static Array *first_state(Arena *arena, const Graph *g, const json_t *c, const j
 	for (int64_t i = 0; i < count_of(&b->shape); i++)
 		b->f[i] = number(c, "b");
 	return slot;
-}
-
-// Returns the largest difference, relative to the largest element.
-static double difference(const Array *got, const json_t *expected)
-{
-	double most = 0, size = 0;
-	size_t count = (size_t)count_of(&got->shape);
-	if (json_array_size(expected) != count)
-		return INFINITY;
-	for (size_t i = 0; i < count; i++) {
-		double w = json_number_value(json_array_get(expected, i));
-		size = fmax(size, fabs(w));
-		most = fmax(most, fabs(got->f[i] - w));
-	}
-	return most / size;
 }
 
 static void expect(bool right, const Way *way, const char *name, const char *what, double off)

@@ -3,6 +3,7 @@
 // Input: optimizers/vectors.json, by optimizers/make.py. The gradient of a parameter w is g + w /
 // 4, taken at the optimizer's point.
 #include "emitted.h"
+#include "vectors.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -122,21 +123,6 @@ static void evaluate(Arena *arena, const Graph *g, Array *slot)
 	const Array *out = eval_graph(arena, g, slot);
 	for (int i = 0; i < g->stores.count; i++)
 		slot[g->stores.at[i].slot] = out[g->stores.at[i].val];
-}
-
-// Returns the largest difference, relative to the largest element.
-static double difference(const Array *got, const json_t *expected)
-{
-	double most = 0, size = 0;
-	size_t count = (size_t)count_of(&got->shape);
-	if (json_array_size(expected) != count)
-		return INFINITY;
-	for (size_t i = 0; i < count; i++) {
-		double w = json_number_value(json_array_get(expected, i));
-		size = fmax(size, fabs(w));
-		most = fmax(most, fabs(got->f[i] - w));
-	}
-	return most / size;
 }
 
 // Adds a number to every given gradient.
