@@ -98,7 +98,7 @@ void tile_block(Scheduler *t)
 	s->parts = best.parts > 1 ? best.parts : 0;
 	s->depth = kind->depth;
 	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
-		s->depth /= 2; // what is loaded has few registers beside so many sums
+		s->depth /= 2; // so many sums leave few registers for loads
 	s->unroll = kind->unroll;
 	int64_t stage = (s->height + s->columns) * s->depth * (z.matrix ? 2 : z.dot.bytes);
 	s->stages = MAX(2, MIN(kind->buffers, SHARED / stage));

@@ -90,20 +90,24 @@ static void by_cc(Linker *l, const char *cc)
 
 // ---- linking --------------------------------------------------------------------------
 
-static void run_linker(Linker *l)
+int run_program(char *const *words, const char *folder, int output)
 {
 	int status = 0;
-	add(l, NULL);
 	pid_t child = fork();
 	if (child == 0) {
-		if (chdir(l->output->runtime))
-			_exit(127);
-		execvp(l->words.at[0], l->words.at);
+		if ((!folder || !chdir(folder)) && dup2(output, STDOUT_FILENO) >= 0)
+			execvp(words[0], words);
 		_exit(127);
 	}
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
-	if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
+	return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+
+static void run_linker(Linker *l)
+{
+	add(l, NULL);
+	if (run_program(l->words.at, l->output->runtime, STDOUT_FILENO))
 		fail_status(STATUS_MACHINE, l->output->path, "%s failed to link it" HELP "%s",
 		            l->words.at[0],
 		            getenv("CC")

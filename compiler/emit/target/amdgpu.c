@@ -3,13 +3,10 @@
 // defined and inlined.
 #include "target.h"
 #include <assert.h>
-#include <errno.h>
 #include <llvm-c/Transforms/PassBuilder.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { HSA_KERNEL = 91 }; // a calling convention
@@ -133,26 +130,6 @@ static int memory_file(void)
 	return file;
 }
 
-// Returns the status of a program that prints to a file; 127 if it cannot be started.
-static int run(const char *const *words, int to)
-{
-	pid_t child;
-	int status = 0;
-	posix_spawn_file_actions_t actions;
-	posix_spawn_file_actions_init(&actions);
-	int error = posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO);
-	if (!error)
-		error =
-		    posix_spawnp(&child, words[0], &actions, NULL, (char *const *)words, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	if (error)
-		return 127;
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return 127;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
-}
-
 static Part read_part(Arena *arena, int file)
 {
 	struct stat about;
@@ -180,10 +157,14 @@ static Part link_kernels(Arena *arena, const Part *object, const char *lld)
 			need_done(amos_fail_errno("link", "the kernels"));
 		at += (size_t)n;
 	}
-	const char *words[] = {lld,  "-shared", "--no-undefined",
-	                       "-o", "-",       format(arena, "/proc/self/fd/%d", in),
-	                       NULL};
-	int status = run(words, out);
+	char *words[] = {copy_string(arena, lld),
+	                 "-shared",
+	                 "--no-undefined",
+	                 "-o",
+	                 "-",
+	                 format(arena, "/proc/self/fd/%d", in),
+	                 NULL};
+	int status = run_program(words, NULL, out);
 	Part part = {0};
 	if (!status)
 		part = read_part(arena, out);
