@@ -2,11 +2,24 @@
 #include "gen.h"
 #include <string.h>
 
+// Hides from LLVM how vectors were shuffled: it follows each shuffle through those before it, in
+// vain, which took a sixth of the time to compile a model of convolutions.
+static void hide(Gen *g, int n, Value *v)
+{
+	LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v[0]));
+	if (element != g->f32 && element != g->f64)
+		return;
+	for (int i = 0; i < n; i++)
+		v[i] = unary(g, "llvm.arithmetic.fence", v[i]);
+}
+
 // By exchanging blocks, each time of half the size.
 void transpose_vectors(Gen *g, Value *v)
 {
 	int n = g->width;
-	for (int half = n / 2; half > 0; half /= 2)
+	for (int half = n / 2; half > 0; half /= 2) {
+		if (half < n / 2)
+			hide(g, n, v);
 		for (int i = 0; i < n; i++) {
 			if (i & half)
 				continue;
@@ -22,6 +35,7 @@ void transpose_vectors(Gen *g, Value *v)
 			v[i + half] = LLVMBuildShuffleVector(
 			    g->b, a, b, LLVMConstVector(high, (unsigned)n), "");
 		}
+	}
 }
 
 typedef struct Copy {

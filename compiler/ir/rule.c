@@ -312,12 +312,32 @@ static bool attrs_match(Match *m, const Expr *e, const Val *v)
 
 static bool solve(Match *m, const Goal *goal);
 
+static bool is_product(Op op)
+{
+	return op == O_mul || op == O_div;
+}
+
 // True for x * n and a value x / c, and for x / n and x * c. They round differently, but so does
 // the composite that the rule makes.
 static bool is_reciprocal(const Match *m, const Expr *e, const Val *v)
 {
-	return ((e->op == O_mul && v->op == O_div) || (e->op == O_div && v->op == O_mul)) &&
-	       m->rule->rests && e->in[1]->number && val(m->scope.g, v->in[1])->op == O_const;
+	return is_product(e->op) && is_product(v->op) && e->op != v->op && m->rule->rests &&
+	       e->in[1]->number && val(m->scope.g, v->in[1])->op == O_const;
+}
+
+// True unless the primitives of operands, swapped or not, show that they cannot match: most rules
+// are ruled out by them.
+static bool heads_fit(const Graph *g, const Expr *e, const Val *v, int swap)
+{
+	for (int k = 0; k < v->nin; k++) {
+		const Expr *expected = e->in[k];
+		const Val *found = val(g, v->in[k ^ swap]);
+		if (expected->number ? found->op != O_const || found->shape.rank > 0
+		                     : expected->kind == X_call && expected->op != found->op &&
+		                           !(is_product(found->op) && is_product(expected->op)))
+			return false;
+	}
+	return true;
 }
 
 static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
@@ -327,11 +347,16 @@ static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
 		goal[1] = (Goal){e->in[1], v->in[1], next, true};
 		return solve(m, &(Goal){.e = e->in[0], .ref = v->in[0], .next = &goal[1]});
 	}
-	if (e->op != v->op || e->nin != v->nin || e->nin > COUNT(goal) || !attrs_match(m, e, v))
+	if (e->op != v->op || e->nin != v->nin || e->nin > COUNT(goal))
 		return false;
 	bool both = v->nin == 2 && v->in[0] != v->in[1] && commutes(v->op);
+	bool fit[2] = {heads_fit(m->scope.g, e, v, 0), both && heads_fit(m->scope.g, e, v, 1)};
+	if ((!fit[0] && !fit[1]) || !attrs_match(m, e, v))
+		return false;
 	uint32_t bound = m->bound;
 	for (int swap = 0; swap <= both; swap++) {
+		if (!fit[swap])
+			continue;
 		for (int k = 0; k < v->nin; k++)
 			goal[k] = (Goal){.e = e->in[k],
 			                 .ref = v->in[k ^ swap],
