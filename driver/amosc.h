@@ -102,7 +102,7 @@ int amosc_export(struct amosc *, const char *path);
 int amosc_write(struct amosc *, const char *path);
 
 /* Returns the output of amosc show --after `after`, for the model or, if `from` is not NULL,
- * continued from this earlier output. */
+ * continued from this earlier output. after: NULL for the first pass, or the one of `from`. */
 int amosc_show(struct amosc *, const char *from, const char *after, const char **text);
 
 #ifdef __cplusplus

@@ -254,9 +254,9 @@ typedef struct Program {
 
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
-//               several batches make an update; gradient, update and run, if `apart`; with `weights`
-//               also run and eval:1, and eval:N and run:N for further batch sizes; if it `runs`
-//               and no data are held out, no eval; if `update_only`, update alone
+//               several batches make an update; gradient, update and run, if `apart`; with
+//               `weights` also run and eval:1, and eval:N and run:N for further batch sizes; if it
+//               `runs` and no data are held out, no eval; if `update_only`, update alone
 //   evaluation  eval, eval:N
 //   others      run or grad
 Program *program_new(Session *, struct amos_data *);
@@ -293,9 +293,10 @@ void call_synthetic(struct amos *, const struct amos_entry *);
 
 // ---- program_text.c: programs in the notation -----------------------------------------
 
-// Returns the program as text after pass `after`, compiled from the session's model or, if `text`
-// is not NULL, continued from it. `where` names the text in messages.
-const char *show_program(Session *, const char *where, const char *text, const char *after);
+// Returns the program as text after pass *after, compiled from the session's model or, if `text` is
+// not NULL, continued from it. `where` names the text in messages. *after: NULL for the pass of the
+// text, or for the first; it is set to the name.
+const char *show_program(Session *, const char *where, const char *text, const char **after);
 
 // ---- output.c: what amosc build writes ----------------------------------------------------
 

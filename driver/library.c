@@ -269,6 +269,6 @@ int amosc_show(struct amosc *s, const char *from, const char *after, const char 
 {
 	Catch catch;
 	if (!TRY(catch))
-		*text = show_program(begin(s), "text", from, after);
+		*text = show_program(begin(s), "text", from, &after);
 	return caught(&catch);
 }

@@ -176,6 +176,10 @@ void check_output(Session *session, const char *path)
 			check_binding(session, session->choices.at[i].value, path, prefix);
 	if (kind != OBJECT_FILE)
 		runtime_of(session, path);
+	else if (chosen(session, OPT_minimal))
+		tell(session,
+		     "amosc: warning: --minimal has no effect: no runtime is linked into %s\n",
+		     path);
 }
 
 typedef VEC(struct OutputText) Texts;

@@ -347,16 +347,19 @@ static Program *parse_program(Session *session, const char *where, const char *t
 
 // ---- show -----------------------------------------------------------------------------
 
-const char *show_program(Session *session, const char *where, const char *text, const char *after)
+const char *show_program(Session *session, const char *where, const char *text, const char **after)
 {
 	Arena *arena = session->arena;
 	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
-	Pass pass = pass_named(after), first = p->next ? p->next - 1 : 0;
+	Pass first = p->next ? p->next - 1 : 0;
+	if (!*after)
+		*after = pass_table[first].name;
+	Pass pass = pass_named(*after);
 	if (pass == PASSES)
-		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", after, pass_names(arena));
+		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", *after, pass_names(arena));
 	if (pass < first)
 		fail_status(STATUS_USAGE, "--after",
-		            "pass %s comes before the text, which is after %s", after,
+		            "pass %s comes before the text, which is after %s", *after,
 		            pass_table[first].name);
 	for (int i = 0; i < session->choices.count; i++)
 		for (int k = 0; k < COUNT(uses); k++) {

@@ -23,11 +23,11 @@ static const char *read_text(Session *session, const char *path)
 void verb_show(Session *session)
 {
 	const char *from = choice(session, OPT_from, NULL),
-	           *after = choice(session, OPT_after, "read");
+	           *after = choice(session, OPT_after, NULL);
 	if (!from == !session->path)
 		bad_usage(session, "expected MODEL, or --from FILE");
 	const char *text = from ? read_text(session, from) : NULL;
-	const char *shown = show_program(session, from, text, after);
+	const char *shown = show_program(session, from, text, &after);
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so ss so}", "model",
 		                     json_text(session->path ? session->path : from), "after",
