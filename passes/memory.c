@@ -36,7 +36,8 @@ static void add_goal(MemoryPlan *l, Goal goal)
 }
 
 // Finds the runs of each value: from one that writes it to the last that reads it, before it is
-// written again. Those of a slot begin before all runs.
+// written again; those of one launch are one run, at any time of which it may be used. Those of a
+// slot begin before all runs; bundled kernels read no slots that others of their launch write.
 static void find_spans(MemoryPlan *l)
 {
 	const Graph *g = l->plan->graph;
@@ -46,14 +47,17 @@ static void find_spans(MemoryPlan *l)
 	for (int t = 0; t < run_count(l->plan); t++) {
 		int k = run_kernel(l->plan, t);
 		const Kern *kern = &l->plan->kerns.at[k];
+		Span launch = {launch_begin(l->plan, t), launch_end(l->plan, t) - 1};
 		for (int i = 0; i < l->reads[k].count; i++) {
-			Spans *spans = &l->spans[l->reads[k].at[i].val];
+			Ref r = l->reads[k].at[i].val;
+			Spans *spans = &l->spans[r];
 			if (spans->count)
-				spans->at[spans->count - 1].last = t;
+				spans->at[spans->count - 1].last =
+				    val(g, r)->op == O_slot ? t : launch.last;
 		}
 		for (int i = 0; i < kern->nout; i++)
 			if (l->writer[kern->out[i]] == k)
-				PUSH(l->arena, l->spans[kern->out[i]], ((Span){t, t}));
+				PUSH(l->arena, l->spans[kern->out[i]], launch);
 		PUSH(l->arena, l->runs[k], t);
 	}
 }
@@ -126,11 +130,13 @@ static int add_buffer(MemoryPlan *l, int k, int64_t bytes, Spans spans)
 }
 
 // Finds a buffer for output v of kernel k: that of a value that k is the last to read and may
-// overwrite, or a new one.
+// overwrite, if it is launched alone, or a new one.
 static void scratch_for(MemoryPlan *l, int k, Ref v)
 {
 	const Reads *reads = &l->reads[k];
-	for (int i = 0; i < reads->count; i++) {
+	int run = l->runs[k].at[0];
+	bool alone = launch_end(l->plan, run) - launch_begin(l->plan, run) == 1;
+	for (int i = 0; i < reads->count && alone; i++) {
 		Ref u = reads->at[i].val;
 		int b = l->buffer[u];
 		if (b >= 0 && l->buffers.at[b].taken <= k &&

@@ -71,6 +71,9 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 				                     p->machine);
 		tile_pass(arena, p, 0);
 		return;
+	case PASS_bundle:
+		bundle_pass(arena, p);
+		return;
 	case PASS_recompute: // the driver knows what else is in memory
 		return;
 	case PASS_memory:

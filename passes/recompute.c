@@ -77,13 +77,13 @@ static void find_kept(Recompute *r)
 	memset(r->next, 0, sizeof *r->next * (size_t)p->graph->nval);
 	r->kept.count = 0;
 	for (int t = MIN(r->use.at, run_count(p) - 1); t < run_count(p); t++) {
-		int k = run_kernel(p, t);
+		int k = run_kernel(p, t), launch = launch_begin(p, t);
 		for (int i = 0; i < r->reads[k].count; i++) {
 			Ref v = r->reads[k].at[i].val;
 			if (r->next[v] || r->use.memory.buffer[v] < 0)
 				continue;
-			r->next[v] = t == r->use.at ? USED : t;
-			if (t > r->use.at)
+			r->next[v] = launch <= r->use.at ? USED : launch;
+			if (launch > r->use.at)
 				PUSH(r->arena, r->kept, ((Kept){v, 0}));
 		}
 		for (int i = 0; i < p->kerns.at[k].nout; i++)
@@ -231,7 +231,7 @@ static const int64_t *find_costs(Recompute *r)
 	const Work *work = plan_work(r->arena, p, r->reads);
 	int64_t *cost = NEWS(r->arena, int64_t, p->kerns.count);
 	for (int k = 0; k < p->kerns.count; k++)
-		if (p->kerns.at[k].kind != L_loop)
+		if (p->kerns.at[k].kind != L_loop && !is_bundled(p, k))
 			cost[k] = work[k].bytes + work[k].flops / FLOPS + LAUNCH;
 	for (int i = 0; i < g->stores.count; i++) {
 		int k = r->writer[g->stores.at[i].val];

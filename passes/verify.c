@@ -85,6 +85,34 @@ static void check_places(const Plan *p, int k, const Reads *reads)
 	}
 }
 
+// Kernels of one launch run at the same time: none writes what another one reads or writes.
+static void check_bundle(const Plan *p, int first, int k, const Reads *reads)
+{
+	const Graph *g = p->graph;
+	for (int other = first; other < k; other++)
+		for (int way = 0; way < 2; way++) {
+			int a = way ? k : other, b = way ? other : k;
+			const Kern *from = &p->kerns.at[a], *to = &p->kerns.at[b];
+			for (int i = 0; i < from->nout; i++) {
+				int64_t bytes = bytes_of(val(g, from->out[i]));
+				bool meets = false;
+				for (int j = 0; j < reads[b].count; j++) {
+					Ref u = reads[b].at[j].val;
+					meets |= overlap(from->to[i], bytes, p->place[u],
+					                 bytes_of(val(g, u)));
+				}
+				for (int j = 0; j < to->nout; j++)
+					meets |= overlap(from->to[i], bytes, to->to[j],
+					                 bytes_of(val(g, to->out[j])));
+				if (meets)
+					fail(p->name,
+					     "kernel %d: %%%u lies where kernel %d of its launch "
+					     "reads or writes",
+					     a, from->out[i], b);
+			}
+		}
+}
+
 typedef struct Contents { // of kernel k
 	Arena *arena;
 	const Plan *plan;
@@ -330,6 +358,9 @@ void verify_plan(const Plan *p)
 			Ref r = reads[k].at[i].val;
 			want_value(&m, p->place[r], r, "kernel", k);
 		}
+		if (is_bundled(p, k) && (kern->sched->before || kern->sched->after || kern->body))
+			fail(p->name, "kernel %d: it is several launches, and part of one", k);
+		check_bundle(p, run_kernel(p, launch_begin(p, t)), k, reads);
 		c.k = k;
 		check_schedule(&c);
 		check_places(p, k, &reads[k]);

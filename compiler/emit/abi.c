@@ -273,13 +273,20 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Kern *kern = l->kern;
-		Work own = l->body ? (Work){0} : work[kern - plan->kerns.at];
+		Work own = {0};
+		for (int i = 0; i < l->kerns; i++) {
+			own.flops += work[kern - plan->kerns.at + i].flops;
+			own.bytes += work[kern - plan->kerns.at + i].bytes;
+		}
 		Values operands = {0};
 		Value loop = nothing(g), code = nothing(g), function = nothing(g);
 		int row = rows->list.count;
 		const char *role = loop_role  ? loop_role
 		                   : l->again ? "again"
 		                              : kern_role(&roles, plan, kern);
+		const char *name = kern_name(g->arena, plan, kern);
+		if (l->kerns > 1)
+			name = format(g->arena, "%s and %d more", name, l->kerns - 1);
 		PUSH(g->arena, rows->list, NULL);
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
@@ -296,7 +303,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 				add_operand(rows, &operands, plan, l->signature->place.at[i]);
 		}
 		Value f[amos_kernel_FIELDS] = {
-		    [amos_kernel_name] = text(g, kern_name(g->arena, plan, kern)),
+		    [amos_kernel_name] = text(g, name),
 		    [amos_kernel_shape] = text(g, kern_shape(g->arena, plan, kern)),
 		    [amos_kernel_role] = text(g, role),
 		    [amos_kernel_kind] = text(g, kinds[kern->kind]),

@@ -92,44 +92,120 @@ static bool is_computed(const void *gen, Ref r)
 	return g->inside[r];
 }
 
-static void write_kernel(Gen *base, Signature *signature, int n)
+// Returns a Gen for a kernel of this signature, in an arena of its own.
+static Gen kernel_gen(const Gen *base, const Signature *signature)
+{
+	Gen g = *base;
+	g.arena = arena_new();
+	g.plan = signature->plan;
+	g.graph = g.plan->graph;
+	g.kern = signature->kern;
+	g.signature = take_copy(g.arena, signature, sizeof *signature);
+	bool *inside = NEWS(g.arena, bool, g.graph->nval);
+	for (int i = 0; i < signature->inside.count; i++)
+		inside[signature->inside.at[i]] = true;
+	g.inside = inside;
+	return g;
+}
+
+// Writes the body of the launch g->stage after its begin, and ends the function.
+static void write_launch(Gen *g, const char *name)
 {
 	static void (*const emitters[])(Gen *) = {
 	    [L_map] = emit_map,      [L_row] = emit_row,         [L_col] = emit_row,
 	    [L_dot] = emit_map,      [L_scatter] = emit_scatter, [L_scan] = emit_scatter,
 	    [L_attend] = emit_attend};
-	Arena *arena = arena_new();
-	Gen g = *base;
-	g.arena = arena;
-	g.plan = signature->plan;
-	g.graph = g.plan->graph;
-	g.kern = signature->kern;
-	g.signature = signature;
-	bool *inside = NEWS(arena, bool, g.graph->nval);
-	for (int i = 0; i < signature->inside.count; i++)
-		inside[signature->inside.at[i]] = true;
-	g.inside = inside;
-	g.computed = (Inside){is_computed, &g};
+	g->computed = (Inside){is_computed, g};
+	g->local_used = 0;
+	if (g->kern->sched->partition == P_tiles)
+		emit_dot(g);
+	else if (g->kern->sched->partition == P_blocks)
+		emit_thread_tile(g);
+	else
+		emitters[g->kern->kind](g);
+	LLVMBuildRetVoid(g->b);
+	LLVMPositionBuilderAtEnd(g->b, g->entry); // after the last variable
+	LLVMBuildBr(g->b, g->ground->first);
+	if (g->local_used > g->kern->sched->local)
+		bug("%s uses %lld bytes of local memory", name, (long long)g->local_used);
+}
+
+static void write_kernel(Gen *base, const Signature *signature, int n)
+{
+	Gen g = kernel_gen(base, signature);
 	int launch = 0;
 	for (g.stage = BEFORE; g.stage < STAGES; g.stage++) {
 		if (!stage_workers(g.kern->sched, g.stage))
 			continue;
-		const char *name = kernel_name(arena, n, launch++);
-		g.local_used = 0;
+		const char *name = kernel_name(g.arena, n, launch++);
 		g.ops->begin(&g, name);
-		if (g.kern->sched->partition == P_tiles)
-			emit_dot(&g);
-		else if (g.kern->sched->partition == P_blocks)
-			emit_thread_tile(&g);
-		else
-			emitters[g.kern->kind](&g);
-		LLVMBuildRetVoid(g.b);
-		LLVMPositionBuilderAtEnd(g.b, g.entry); // after the last variable
-		LLVMBuildBr(g.b, g.ground->first);
-		if (g.local_used > g.kern->sched->local)
-			bug("%s uses %lld bytes of local memory", name, (long long)g.local_used);
+		write_launch(&g, name);
 	}
-	arena_free(arena);
+	arena_free(g.arena);
+}
+
+// ---- kernels in one launch ------------------------------------------------------------
+
+// Writes one of the bundle as a function of the table of its addresses and the number of its
+// worker, which is inlined. Returns the function.
+static Value write_part(Gen *base, const Signature *signature, const char *name)
+{
+	Gen g = kernel_gen(base, signature);
+	LLVMTypeRef in[] = {g.ptr, g.i64};
+	function_begin(&g, name,
+	               LLVMFunctionType(LLVMVoidTypeInContext(g.context), in, COUNT(in), 0));
+	g.buf = LLVMGetParam(g.function, 0);
+	g.worker = LLVMGetParam(g.function, 1);
+	g.part = true;
+	unsigned inlined = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
+	LLVMAddAttributeAtIndex(g.function, LLVMAttributeFunctionIndex,
+	                        LLVMCreateEnumAttribute(g.context, inlined, 0));
+	LLVMSetLinkage(g.function, LLVMInternalLinkage);
+	g.stage = MAIN;
+	write_launch(&g, name);
+	arena_free(g.arena);
+	return g.function;
+}
+
+// A worker finds the part that its number belongs to, and which of its kernels. A compiler that
+// loads addresses before it knows the part, as OpenCL's for Intel's CPUs does, loads valid ones:
+// the number of the worker in a part stays in its bounds.
+static void write_bundle(Gen *base, const Signature *bundle, int n)
+{
+	Gen g = kernel_gen(base, bundle);
+	int64_t worker = 0, place = 0;
+	g.ops->begin(&g, kernel_name(g.arena, n, 0));
+	Value f = g.function;
+	LLVMBasicBlockRef here = LLVMGetInsertBlock(g.b),
+	                  end = LLVMAppendBasicBlockInContext(g.context, f, "");
+	for (int p = 0; p < bundle->part.count; p++) {
+		const BundlePart *part = &bundle->part.at[p];
+		int64_t each = part->each->kern->sched->workers;
+		Value code = write_part(&g, part->each, format(g.arena, "amos_part_%d_%d", n, p));
+		LLVMPositionBuilderAtEnd(g.b, here);
+		Value own = LLVMBuildSub(g.b, g.worker, number(&g, worker), "");
+		worker += each * part->count;
+		if (p + 1 < bundle->part.count) {
+			LLVMBasicBlockRef found = LLVMAppendBasicBlockInContext(g.context, f, "");
+			here = LLVMAppendBasicBlockInContext(g.context, f, "");
+			Value is = LLVMBuildICmp(g.b, LLVMIntULT, g.worker, number(&g, worker), "");
+			LLVMBuildCondBr(g.b, is, found, here);
+			LLVMPositionBuilderAtEnd(g.b, found);
+		}
+		Value kernel = LLVMBuildUDiv(g.b, own, number(&g, each), "");
+		Value from =
+		    sum_of(&g, times(&g, kernel, part->each->place.count), number(&g, place));
+		Value in[] = {LLVMBuildGEP2(g.b, g.ptr, g.buf, &from, 1, ""),
+		              LLVMBuildURem(g.b, own, number(&g, each), "")};
+		LLVMBuildCall2(g.b, LLVMGlobalGetValueType(code), code, in, COUNT(in), "");
+		LLVMBuildBr(g.b, end);
+		place += part->each->place.count * part->count;
+	}
+	LLVMPositionBuilderAtEnd(g.b, end);
+	LLVMBuildRetVoid(g.b);
+	LLVMPositionBuilderAtEnd(g.b, g.entry);
+	LLVMBuildBr(g.b, g.ground->first);
+	arena_free(g.arena);
 }
 
 // ---- modules --------------------------------------------------------------------------
@@ -144,7 +220,11 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 	}
 	LLVMDisposeMessage(message);
 	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-	LLVMErrorRef error = LLVMRunPasses(module, "function(mem2reg,early-cse)", machine, options);
+	bool bundles = t->machine->threads > 1; // their parts are functions
+	LLVMErrorRef error = LLVMRunPasses(module,
+	                                   bundles ? "always-inline,function(mem2reg,early-cse)"
+	                                           : "function(mem2reg,early-cse)",
+	                                   machine, options);
 	if (error)
 		bug("passes: %s", LLVMGetErrorMessage(error));
 	LLVMDisposePassBuilderOptions(options);
@@ -178,7 +258,8 @@ static void compile_batch(Compiler *c, int number)
 	LLVMDisposeTargetData(layout);
 	Gen g = gen_new(c->arena, t, module);
 	for (int k = batch->first; k < batch->end; k++)
-		write_kernel(&g, e->kernels.at[k], k);
+		(e->kernels.at[k]->part.count ? write_bundle : write_kernel)(&g, e->kernels.at[k],
+		                                                             k);
 	if (batch->tables)
 		write_tables(&g, e->entries, e->variants, e->code, e->options);
 	e->part[number] = compile(c->arena, t, module, c->machine);
@@ -274,8 +355,9 @@ typedef struct Coder { // of the launches of a variant
 
 static Entry plan_entry(Coder *c, const Plan *plan);
 
-// Adds the launches of kernel k, or its loop, to the entry.
-static void add_launches(Coder *c, const int *writer, int k, Entry *entry)
+// Adds the launches of `count` kernels from k on, one launch if they are several, or of a loop, to
+// the entry.
+static void add_launches(Coder *c, const int *writer, int k, int count, Entry *entry)
 {
 	Emitter *e = c->emitter;
 	const Kern *kern = &entry->plan->kerns.at[k];
@@ -285,8 +367,9 @@ static void add_launches(Coder *c, const int *writer, int k, Entry *entry)
 		    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
 		return;
 	}
-	c->code->count++;
-	Signature *s = signature_new(e->arena, entry->plan, writer, k);
+	c->code->count += count;
+	Signature *s = count > 1 ? signature_bundle(e->arena, entry->plan, writer, k, count)
+	                         : signature_new(e->arena, entry->plan, writer, k);
 	uint64_t *kernel = table_cell(c->known, s->bytes.at, (size_t)s->bytes.count);
 	if (!*kernel) {
 		PUSH(e->arena, e->kernels, s);
@@ -298,8 +381,11 @@ static void add_launches(Coder *c, const int *writer, int k, Entry *entry)
 		launches += stage_workers(kern->sched, stage) > 0;
 	for (Stage stage = BEFORE; stage < STAGES; stage++) {
 		int64_t workers = stage_workers(kern->sched, stage);
+		for (int i = 1; i < count; i++)
+			workers += stage_workers(kern[i].sched, stage);
 		if (workers)
 			entry->launch[entry->n++] = (Launch){.kern = kern,
+			                                     .kerns = count,
 			                                     .kernel = (int)*kernel - 1,
 			                                     .number = number++,
 			                                     .launches = launches,
@@ -317,10 +403,12 @@ static Entry plan_entry(Coder *c, const Plan *plan)
 	for (int run = 0; run < runs; run++) {
 		int k = run_kernel(plan, run);
 		if (k == kernels) {
+			int count = launch_end(plan, run) - run;
 			of[k][0] = entry.n;
-			add_launches(c, writer, k, &entry);
+			add_launches(c, writer, k, count, &entry);
 			of[k][1] = entry.n;
-			kernels++;
+			kernels += count;
+			run += count - 1;
 			continue;
 		}
 		for (int i = of[k][0]; i < of[k][1]; i++) {

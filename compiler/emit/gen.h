@@ -60,6 +60,7 @@ typedef struct Gen {
 	Table *tiles;       // Tile -> its function in the module
 	Inside computed;    // what the kernel computes and no Bound holds
 	Stage stage;        // the launch being written
+	bool part;          // it is one of several kernels in a launch
 	int64_t local_used; // bytes of local memory
 } Gen;
 
@@ -152,6 +153,9 @@ typedef enum Prefetch { // into the first cache (F_)
 struct TargetOps {                              // the hooks of a target
 	void (*begin)(Gen *, const char *name); // a launch's function, with buf, worker and local
 	LLVMTypeRef (*pointer)(Gen *);          // of the addresses in buf
+	// The device's compiler moves loads out of branches: those of addresses are volatile where
+	// one of several kernels of a launch has them.
+	bool hoists;
 	// Lanes along from..to of an axis of `count` elements: all of it, or `from` and `to` are
 	// multiples of width * unroll, or to = count. The body gets `unroll` vectors, and the rest
 	// in a second call, the last perhaps with a mask; on a GPU, threads alternate, n = 1.
@@ -338,7 +342,12 @@ void transpose_vectors(Gen *, Value *v); // turn.c: as many vectors as one has l
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 
-typedef struct Signature { // what a kernel computes, without its locations
+typedef struct Signature Signature;
+typedef struct BundlePart { // kernels of equal signature
+	const Signature *each;
+	int count;
+} BundlePart;
+struct Signature { // what a kernel computes, without its locations
 	Arena *arena;
 	const Plan *plan;
 	const Kern *kern;
@@ -349,10 +358,15 @@ typedef struct Signature { // what a kernel computes, without its locations
 	Table *number;       // Ref -> 1 + its number in the walk
 	int count;
 	int work; // entry of buf: what all workers share
-} Signature;
+	// Of kernels in one launch: each kind of them, in the order of their workers, with as many
+	// entries of `place` for each. Empty: it is one kernel.
+	VEC(BundlePart) part;
+};
 
 // Of kernel number `kern`; writer: plan_writers.
 Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
+// Of `count` kernels in one launch.
+Signature *signature_bundle(Arena *, const Plan *, const int *writer, int kern, int count);
 Location value_location(const Plan *, Ref); // of constants too
 Value location_address(Gen *, Ref);         // of a value in memory
 Value out_address(Gen *, int k);            // of output k
@@ -361,7 +375,8 @@ Value work_memory(Gen *, int64_t offset);   // what all workers share
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
 typedef struct Launch {
-	const Kern *kern;
+	const Kern *kern; // the first of `kerns`
+	int kerns;
 	int kernel; // amos_kernel_N
 	int number; // of the kernel's launches: amos_kernel_N_S from the second on
 	int launches;

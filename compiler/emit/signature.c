@@ -103,6 +103,36 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 	return s;
 }
 
+Signature *signature_bundle(Arena *arena, const Plan *plan, const int *writer, int kern, int count)
+{
+	Signature *s = NEW(arena, Signature);
+	*s = (Signature){.arena = arena, .plan = plan, .kern = &plan->kerns.at[kern]};
+	const Signature **each = NEWS(arena, const Signature *, count);
+	int *part = NEWS(arena, int, count);
+	Table *known = table_new(arena); // signature -> 1 + part
+	for (int i = 0; i < count; i++) {
+		each[i] = signature_new(arena, plan, writer, kern + i);
+		const unsigned char *bytes = each[i]->bytes.at;
+		uint64_t *cell = table_cell(known, bytes, (size_t)each[i]->bytes.count);
+		if (!*cell) {
+			PUSH(arena, s->part, ((BundlePart){each[i], 0}));
+			*cell = (uint64_t)s->part.count;
+		}
+		part[i] = (int)*cell - 1;
+		s->part.at[part[i]].count++;
+	}
+	for (int p = 0; p < s->part.count; p++) {
+		const Signature *own = s->part.at[p].each;
+		sign(s, s->part.at[p].count);
+		sign(s, own->bytes.count);
+		sign_bytes(s, own->bytes.at, (size_t)own->bytes.count);
+		for (int i = 0; i < count; i++)
+			for (int k = 0; k < each[i]->place.count && part[i] == p; k++)
+				PUSH(arena, s->place, each[i]->place.at[k]);
+	}
+	return s;
+}
+
 // ---- addresses ------------------------------------------------------------------------
 
 static Value buffer_address(Gen *g, int entry)
@@ -114,6 +144,7 @@ static Value buffer_address(Gen *g, int entry)
 	Value i = number(g, entry);
 	Value address = LLVMBuildLoad2(g->b, g->ops->pointer(g),
 	                               LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
+	LLVMSetVolatile(address, g->part && g->ops->hoists);
 	level_go(g, was);
 	*cell = (uint64_t)(uintptr_t)address;
 	return address;

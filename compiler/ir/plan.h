@@ -140,6 +140,7 @@ typedef struct Kern {
 	Sched *sched;      // NULL until the kernel is scheduled
 	const char *key; // of its tuning, if choices are made by measurement; NULL: there are none
 	Location work;   // of sched->work bytes
+	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
 
 typedef VEC(int) Ints;
@@ -163,6 +164,30 @@ static inline int run_count(const Plan *p)
 static inline int run_kernel(const Plan *p, int run)
 {
 	return p->order.count ? p->order.at[run] : run;
+}
+
+// True if kernel k is in one launch with others; then it runs once.
+static inline bool is_bundled(const Plan *p, int k)
+{
+	return p->kerns.at[k].bundled || (k + 1 < p->kerns.count && p->kerns.at[k + 1].bundled);
+}
+
+// Returns the first of the runs that are one launch with this one.
+static inline int launch_begin(const Plan *p, int run)
+{
+	while (run && p->kerns.at[run_kernel(p, run)].bundled &&
+	       run_kernel(p, run - 1) == run_kernel(p, run) - 1)
+		run--;
+	return run;
+}
+
+// Returns the run after the last of these.
+static inline int launch_end(const Plan *p, int run)
+{
+	int k = run_kernel(p, run);
+	while (++run < run_count(p) && run_kernel(p, run) == k + 1 && p->kerns.at[k + 1].bundled)
+		k++;
+	return run;
 }
 
 static inline int64_t ceil_div(int64_t a, int64_t b)

@@ -8,6 +8,7 @@
 //   	partition rows, workers 8, rows 4         what is not 0 of the schedule
 //   	reduce %3/0 by 4                          values with depths, and chains
 //   	work at scratch+128
+//   	bundled                                   in one launch with the kernel before it
 //   body                                      of the last kernel, a loop: a plan, then `end`
 //   again 12                                  kernel 12 runs once more; the first is 0
 #include "plan.h"
@@ -133,6 +134,8 @@ static void say_kern(Printer *p, const Kern *kern, const Reads *reads)
 		say_location(t, kern->work);
 		say(t, "\n");
 	}
+	if (kern->bundled)
+		say(t, "\tbundled\n");
 	if (kern->body)
 		say(t, "body\n%send\n", plan_text(t->arena, kern->body));
 }
@@ -241,6 +244,8 @@ static void read_kern(Reader *r)
 			kern.root = read_ref(r);
 		} else if (lexer_take(l, "work")) {
 			kern.work = read_location(l);
+		} else if (lexer_take(l, "bundled")) {
+			kern.bundled = r->plan->kerns.count > 0;
 		} else if (lexer_take(l, "out")) {
 			Ref ref = read_ref(r);
 			PUSH(l->arena, out, ref);

@@ -9,7 +9,9 @@ static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
 	return spirv_of(arena, module);
 }
 
-static const TargetOps opencl_ops = {GPU_OPS, GPU_CALLS, .begin = gpu_begin, .write = write_module};
+// Intel's compiler for CPUs hoists loads that are the same for all threads of a block.
+static const TargetOps opencl_ops = {GPU_OPS, GPU_CALLS, .begin = gpu_begin, .write = write_module,
+                                     .hoists = true};
 
 // LLVM simplifies the kernels as if for the host, whose pointers are as wide.
 Target *opencl_target(Arena *arena, const Target *host)

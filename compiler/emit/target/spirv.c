@@ -39,7 +39,8 @@ enum { // numbers of the specification
 	ALIGNMENT = 44,
 	WORKGROUP_ID = 26, // built-in variables
 	LOCAL_INVOCATION_ID = 27,
-	ALIGNED = 2,                          // of an access to memory
+	VOLATILE = 1, // of an access to memory
+	ALIGNED = 2,
 	ACQUIRE_RELEASE = 8,                  // memory semantics
 	ALL_MEMORY = ACQUIRE_RELEASE | 0x300, // of the worker, and of the device
 	SCOPE_WORKGROUP = 2,
@@ -321,8 +322,9 @@ static void load(Writer *w, Value v)
 	LLVMTypeRef type = LLVMTypeOf(v), own = stored(w, type);
 	bool pointers = type != own;
 	uint32_t from = pointer(w, operand(v, 0), own), id = id_of(w, v);
-	uint32_t x = RESULT(w, OpLoad, type_id(w, own), pointers ? 0 : id, from, ALIGNED,
-	                    LLVMGetAlignment(v));
+	uint32_t how = LLVMGetVolatile(v) ? ALIGNED | VOLATILE : ALIGNED;
+	uint32_t x =
+	    RESULT(w, OpLoad, type_id(w, own), pointers ? 0 : id, from, how, LLVMGetAlignment(v));
 	if (pointers)
 		RESULT(w, OpConvertUToPtr, pointer_type(w, CROSS_WORKGROUP, w->i8), id, x);
 }
