@@ -40,6 +40,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	TUNE = 1 << 27,
 	PEER = 1 << 28,
 	MEMORY = 1 << 29,
+	ROOFLINE = 1 << 30,
 } Group;
 
 typedef enum OptionName {

@@ -1,6 +1,7 @@
 // bundle.c: checks that the small updates of a step are few launches, and compute the same bits.
 #include "emitted.h"
 #include "threads.h"
+#include <stdlib.h>
 #include <string.h>
 
 static int failures;
@@ -59,6 +60,7 @@ static bool found_wrong(const Plan *p)
 	if (TRY(catch)) {
 		bool says = strstr(catch.message, "of its launch reads or writes");
 		printf("%s\n", catch.message);
+		free(catch.message);
 		return says;
 	}
 	verify_plan(p);

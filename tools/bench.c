@@ -396,6 +396,10 @@ static void print_bench(const Bench *b)
 
 void verb_bench(Session *session)
 {
+	if (chosen(session, OPT_model)) {
+		model_step(session);
+		return;
+	}
 	const char *trace = choice(session, OPT_trace, NULL);
 	double seconds = choice_number(session, OPT_seconds, 3);
 	if (trace)

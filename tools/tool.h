@@ -44,6 +44,10 @@ void check_peers(Session *); // fails with STATUS_USAGE if --peer names another 
 // Runs the peers that --peer names on the batch in the inputs of the open model.
 Peers run_peers(Session *, const Graph *, const struct amos *);
 
+// ---- roofline.c: amosc bench --model ---------------------------------------------------
+
+void model_step(Session *);
+
 // ---- draw.c: what checks compute on -------------------------------------------------------
 
 typedef struct Draw {

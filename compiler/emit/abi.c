@@ -262,9 +262,6 @@ static Value code_of_launch(Gen *g, const Launch *l)
 // writes. `loop_role`: that of the loop which the entry is the body of, or NULL.
 static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *loop_role)
 {
-	static const char *const kinds[] = {
-	    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
-	    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
 	Gen *g = rows->g;
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
@@ -284,9 +281,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		const char *role = loop_role  ? loop_role
 		                   : l->again ? "again"
 		                              : kern_role(&roles, plan, kern);
-		const char *name = kern_name(g->arena, plan, kern);
-		if (l->kerns > 1)
-			name = format(g->arena, "%s and %d more", name, l->kerns - 1);
+		const char *name = kern_name(g->arena, plan, kern, l->kerns);
 		PUSH(g->arena, rows->list, NULL);
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
@@ -306,7 +301,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_name] = text(g, name),
 		    [amos_kernel_shape] = text(g, kern_shape(g->arena, plan, kern)),
 		    [amos_kernel_role] = text(g, role),
-		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
+		    [amos_kernel_kind] = text(g, kern_kind(kern)),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_flops] = number(g, own.flops / MAX(1, l->launches)),
 		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),

@@ -16,7 +16,15 @@ static int updated_slot(const Plan *plan, const Kern *k)
 	return -1;
 }
 
-const char *kern_name(Arena *arena, const Plan *plan, const Kern *k)
+const char *kern_kind(const Kern *k)
+{
+	static const char *const kinds[] = {
+	    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
+	    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
+	return kinds[k->kind];
+}
+
+static const char *first_name(Arena *arena, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;
 	int updated = updated_slot(plan, k);
@@ -30,6 +38,12 @@ const char *kern_name(Arena *arena, const Plan *plan, const Kern *k)
 		return format(arena, "%s %s", prims[v->op].name,
 		              graph->nodes->list.at[v->from].name);
 	return prims[v->op].name;
+}
+
+const char *kern_name(Arena *arena, const Plan *plan, const Kern *k, int count)
+{
+	const char *name = first_name(arena, plan, k);
+	return count > 1 ? format(arena, "%s and %d more", name, count - 1) : name;
 }
 
 // ---- shape ----------------------------------------------------------------------------

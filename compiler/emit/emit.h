@@ -67,6 +67,20 @@ Object *emit(Arena *, int entries, int variants, const Variant *, const EmitOpti
 // amosc, LLVM and the math library; NULL: they do not say. compiler_id.c.
 const char *compiler_id(Arena *);
 
+// ---- describe.c: kernels as profiles name them ----------------------------------------------
+
+// "update W", or "dot NODE"; "update W and 2 more" of `count` kernels in one launch.
+const char *kern_name(Arena *, const Plan *, const Kern *, int count);
+const char *kern_kind(const Kern *); // as abi.def lists
+// "2*64x128x32 nt" (batch, rows, columns, terms; t: an operand is stored transposed), or the space.
+const char *kern_shape(Arena *, const Plan *, const Kern *);
+typedef struct Roles { // of a graph's values
+	bool *forward;
+	int *updates;
+} Roles;
+Roles roles_of(Arena *, const Graph *);
+const char *kern_role(const Roles *, const Plan *, const Kern *); // as abi.def lists
+
 // ---- object.c: objects in memory ----------------------------------------------------------
 typedef struct Jit Jit;
 Jit *jit_load(const Object *);             // links the object in memory

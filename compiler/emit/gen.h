@@ -392,17 +392,6 @@ typedef struct Entry {
 	Launch *launch;
 } Entry;
 
-// describe.c: kernels as profiles name them.
-const char *kern_name(Arena *, const Plan *, const Kern *); // "update W", or "dot NODE"
-// "2*64x128x32 nt" (batch, rows, columns, terms; t: an operand is stored transposed), or the space.
-const char *kern_shape(Arena *, const Plan *, const Kern *);
-typedef struct Roles { // of a graph's values
-	bool *forward;
-	int *updates;
-} Roles;
-Roles roles_of(Arena *, const Graph *);
-const char *kern_role(const Roles *, const Plan *, const Kern *); // as abi.def lists
-
 typedef struct VariantCode {
 	const Variant *variant;
 	Entry *entry;
