@@ -115,7 +115,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 #define HYPER(name, ...) {OPT_##name, #name, NULL},
 #include "optimizers.def"
 #undef HYPER
-	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},   {OPT_eta, "eta", NULL},
+	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},    {OPT_eta, "eta", NULL},
 	    {OPT_range, "eta", NULL}, {OPT_slots, "over", NULL}, {OPT_convention, "eta", NULL}};
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
 	opt.schedule = choice(session, OPT_schedule, NULL);
@@ -147,9 +147,18 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 
 // ---- the target -----------------------------------------------------------------------
 
+int targets_of(const Session *session, const Target *const **to)
+{
+	return target_list(session->arena, choice(session, OPT_target, "cpu"), to);
+}
+
 const Target *target_of(const Session *session)
 {
-	return target_named(session->arena, choice(session, OPT_target, "cpu"), NULL);
+	const Target *const *all;
+	if (targets_of(session, &all) > 1 && !session->several_targets)
+		fail("--target", "expected one target, found '%s'" HELP "amosc build takes several",
+		     choice(session, OPT_target, NULL));
+	return all[0];
 }
 
 void need_host(const Session *session)

@@ -82,7 +82,8 @@ typedef struct Session {  // a model file, and the options that it is compiled b
 	struct File *file;        // the parsed model; NULL: not read yet
 	const char *loss_trouble; // an error in --loss, next to those of the model; NULL: none
 	bool drawn;               // weights will be drawn, so running statistics do not fit them
-	bool several; // --bind may give a name several sizes, as batch_sizes() returns them
+	bool several;         // --bind may give a name several sizes, as batch_sizes() returns them
+	bool several_targets; // --target may name several
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------
@@ -139,6 +140,8 @@ bool *wanted(Session *, const Graph *);
 // Returns the optimizer; settings that were not given are derived from the size of the data and
 // from the labels of the loss (NULL: unknown).
 Opt optimizer(Session *, const Graph *loss, struct amos_data *);
+int targets_of(const Session *, const Target *const **to); // as target_list() returns them
+// Returns the first of them. Fails if there are more, unless the session may have several.
 const Target *target_of(const Session *);
 void need_host(const Session *); // fails if --target is another machine
 

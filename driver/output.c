@@ -141,7 +141,8 @@ static void check_freestanding(const Session *session, const char *path)
 {
 	if (!ends_with(path, ".o") && !ends_with(path, ".a"))
 		bad_usage(session, "--freestanding: expected -o NAME.o or NAME.a");
-	if (target_device(target_of(session)))
+	const Target *const *all;
+	if (targets_of(session, &all) > 1 || target_device(all[0]))
 		bad_usage(session, "--freestanding: expected a CPU as the target");
 	if (chosen(session, OPT_minimal))
 		bad_usage(session, "expected --freestanding or --minimal, found both");
@@ -155,9 +156,16 @@ void check_output(Session *session, const char *path)
 	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
 		PUSH(session->arena, session->choices,
 		     ((Choice){OPT_target, target_here(session->arena)}));
+	const Target *const *all;
+	OutputKind kind = kind_of(path);
+	session->several_targets = !is_device_code(path) && !chosen(session, OPT_tune);
+	if (targets_of(session, &all) > 1 && !session->several_targets)
+		bad_usage(session,
+		          format(session->arena, "expected one --target for %s, found '%s'",
+		                 is_device_code(path) ? path : "--tune",
+		                 choice(session, OPT_target, NULL)));
 	if (chosen(session, OPT_freestanding))
 		check_freestanding(session, path);
-	OutputKind kind = kind_of(path);
 	const char *device = target_device(target_of(session));
 	for (int k = 0; k < COUNT(device_codes); k++)
 		if (ends_with(path, device_codes[k].suffix) &&
@@ -217,9 +225,18 @@ void prepare_output(Program *p, const char *path)
 	p->update_only = chosen(p->session, OPT_update_only);
 	p->apart = is_called(path) && !p->update_only;
 	p->session->several = p->apart;
+	const Target *const *listed, *const *first = p->target;
+	Arena *arena = p->session->arena;
+	int n = targets_of(p->session, &listed), variants = 1;
 	if (!chosen(p->session, OPT_freestanding)) // whose runtime knows no features of CPUs
-		p->variants = target_variants(p->session->arena, p->target[0],
-		                              is_narrow(p->session), &p->target);
+		variants = target_variants(arena, listed[0], is_narrow(p->session), &first);
+	const Target **all = NEWS(arena, const Target *, variants + n);
+	for (int i = 0; i < variants; i++)
+		all[i] = first[i];
+	for (int i = 1; i < n; i++)
+		all[variants++] = listed[i];
+	p->target = all;
+	p->variants = variants;
 }
 
 void write_program(const Program *p, const char *path)

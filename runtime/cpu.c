@@ -95,6 +95,24 @@ static int no_memory(const struct amos *m)
 	                 m->model->name, (double)m->memory.total / 1e6);
 }
 
+// Opens a device for the model. *missing: why none runs a model with code for some, to be freed.
+static int open_device(const struct amos_model **model, struct amos_device **to, char **missing)
+{
+	bool devices = false;
+	for (const struct amos_model *m = *model; m; m = m->better)
+		devices |= m->device != NULL;
+	int status = devices ? amos_device_open(model, to) : AMOS_DONE;
+	if (devices && !status && !*to)
+		*missing = strdup(amos_error());
+	return status;
+}
+
+static void release(struct amos *m)
+{
+	amos_device_close(m->device);
+	free(m->device_missing);
+}
+
 static int use_device(struct amos *m)
 {
 	m->launch = launch_on_device;
@@ -128,7 +146,7 @@ static char *map_pages(int64_t bytes)
 	return at;
 }
 
-// Fails if the setup asks a model for a device for what threads of the CPU do.
+// Fails if the setup asks a model without code for a CPU for what its threads do.
 static int check_device(const struct amos_model *model, const struct amos_setup *setup)
 {
 	if (model->device && setup->threads > 0)
@@ -146,29 +164,37 @@ static int check_device(const struct amos_model *model, const struct amos_setup 
 }
 
 // Makes an instance in memory of its own, with threads of its own unless the caller has some, or a
-// device runs it. amos_fill() is left to the caller.
+// device runs it: that of a model with code for both, unless the caller gives threads.
+// amos_fill() is left to the caller.
 static int open_mapped(const struct amos_model *model, const struct amos_setup *setup,
                        struct amos **to)
 {
 	struct amos m = {.bytes = 0};
+	struct amos_device *device = NULL;
 	struct amos_setup all = *setup;
+	char *missing = NULL;
 	*to = NULL;
-	all.threads = model->device ? 1 : amos_threads(setup->threads);
-	int status = check_device(model, setup);
+	int status = model->abi == AMOS_ABI ? check_device(model, setup) : AMOS_DONE;
+	if (!status && model->abi == AMOS_ABI && setup->threads <= 0 && !setup->parallel_for)
+		status = open_device(&model, &device, &missing);
+	all.threads = device ? 1 : amos_threads(setup->threads);
 	if (!status)
 		status = amos_prepare(&m, model, &all);
-	if (!status && m.model->device)
-		status = amos_device_open(m.model, &m.device);
-	if (status)
+	m.device = device;
+	m.device_missing = missing;
+	if (status) {
+		release(&m);
 		return status;
+	}
 	m.bytes = amos_lay_out(&m, NULL, NULL, PAGE);
 	// The host uses its tables while the device uses the blocks.
 	char *blocks = m.device ? amos_device_memory(m.device, m.bytes) : NULL;
 	m.bytes = m.device ? m.tables : m.bytes;
 	char *at = m.device && !blocks ? NULL : map_pages(m.bytes);
 	if (!at) {
-		amos_device_close(m.device);
-		return no_memory(&m);
+		status = no_memory(&m);
+		release(&m);
+		return status;
 	}
 	*to = memcpy(at, &m, sizeof m);
 	amos_lay_out(*to, at, blocks, PAGE);
@@ -241,7 +267,7 @@ void amos_close(struct amos *m)
 	if (!m)
 		return;
 	amos_pool_close(m->pool);
-	amos_device_close(m->device);
+	release(m);
 	if (m->bytes)
 		munmap(m, (size_t)m->bytes);
 }

@@ -2,6 +2,7 @@
 // Every launch has a table of addresses, which must live until it is done: they follow each other
 // in one block, and when that is full, the host waits for the launches so far and begins it again.
 #include "device.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,10 +95,14 @@ static int find_code(struct amos_device *d)
 	return AMOS_DONE;
 }
 
+// Builds the code of the variant and allocates what its launches need.
 static int set_up(struct amos_device *d)
 {
 	const struct amos_model *model = d->model;
 	int64_t rows = 0, most = 0;
+	int status = d->driver->build(d->open, model->code, model->code_bytes);
+	if (status)
+		return status;
 	d->first = calloc((size_t)model->nentries + 1, sizeof *d->first);
 	if (!d->first)
 		return amos_no_memory(model->name);
@@ -117,14 +122,14 @@ static int set_up(struct amos_device *d)
 		return amos_no_memory(model->name);
 	if (model->constant_bytes)
 		memcpy(d->constants, model->constants, (size_t)model->constant_bytes);
-	int status = d->driver->build(d->open, model->code, model->code_bytes);
-	return status ? status : find_code(d);
+	return find_code(d);
 }
 
-int amos_device_open(const struct amos_model *model, struct amos_device **to)
+// Opens the device of one variant. *other: it, or its driver, is none that runs the code.
+static int open_variant(const struct amos_model *model, struct amos_device **to, bool *other)
 {
 	const struct amos_driver *driver = driver_named(model->device);
-	*to = NULL;
+	*other = true;
 	if (!driver)
 		return amos_fail(AMOS_INPUT, "%s: this runtime does not support the device '%s'",
 		                 model->name, model->device);
@@ -133,13 +138,62 @@ int amos_device_open(const struct amos_model *model, struct amos_device **to)
 		return amos_no_memory(model->name);
 	*d = (struct amos_device){.driver = driver, .model = model};
 	int status = driver->open(&d->open);
-	if (!status)
+	if (!status) {
 		status = set_up(d);
+		*other = status == AMOS_INPUT;
+	}
 	if (status)
 		amos_device_close(d);
 	else
 		*to = d;
 	return status;
+}
+
+// Returns the best variant before `last` that a device runs; NULL: none.
+static const struct amos_model *device_before(const struct amos_model *model,
+                                              const struct amos_model *last)
+{
+	const struct amos_model *found = NULL;
+	for (const struct amos_model *m = model; m != last; m = m->better)
+		found = m->device ? m : found;
+	return found;
+}
+
+// Fails because of several variants for devices none runs here: `why` of the one to prefer.
+static int none_fits(const struct amos_model *model, const char *why)
+{
+	char list[256] = "";
+	for (const struct amos_model *m = model; m; m = m->better) {
+		size_t end = strlen(list);
+		if (m->device)
+			snprintf(list + end, sizeof list - end, "%s%.*s", end ? ", " : "",
+			         (int)strcspn(m->target, ","), m->target);
+	}
+	return amos_fail(AMOS_MACHINE, "%s: no device runs its code, for %s: %s", model->name, list,
+	                 why);
+}
+
+int amos_device_open(const struct amos_model **model, struct amos_device **to)
+{
+	const struct amos_model *first = *model, *best = device_before(first, NULL);
+	bool alone = best && first->device && !device_before(first, best);
+	char why[512] = "";
+	*to = NULL;
+	for (const struct amos_model *m = best; m; m = device_before(first, m)) {
+		bool other;
+		int status = open_variant(m, to, &other);
+		if (!status)
+			*model = m;
+		if (!status || !other || alone)
+			return status;
+		// Of a GPU that is here, the oldest code says most; of none, the newest.
+		if (status == AMOS_INPUT || !*why)
+			snprintf(why, sizeof why, "%s", amos_error());
+	}
+	if (!best)
+		return AMOS_DONE;
+	int status = none_fits(first, why);
+	return first->device ? status : AMOS_DONE;
 }
 
 void amos_device_close(struct amos_device *d)

@@ -20,7 +20,7 @@ struct amos_driver {
 	// NULL: no memory. Aligned to 64 bytes, not zeroed.
 	void *(*allocate)(void *device, enum amos_sharing, int64_t bytes);
 	void (*release)(void *device, enum amos_sharing, void *memory);
-	// Compiles the code of a model (amos_model.code).
+	// Compiles the code of a model (amos_model.code). AMOS_INPUT: it is for another device.
 	int (*build)(void *device, const void *code, int64_t bytes);
 	// Finds a function of it, and the threads of its blocks. Closed with the device.
 	int (*find)(void *device, const char *function, void **kernel, int64_t *threads);
@@ -34,8 +34,10 @@ extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, g
 
 // ---- device.c: a model on a device ----------------------------------------------------
 
-// Opens the device of the model and builds its code there.
-int amos_device_open(const struct amos_model *, struct amos_device **);
+// Opens the device of the best of the model's variants that a device of this machine runs, sets
+// *model to it, and builds its code there. NULL: none does, and a CPU may run the model; then
+// amos_error() says why none does, unless no variant is for a device.
+int amos_device_open(const struct amos_model **model, struct amos_device **);
 void amos_device_close(struct amos_device *);                  // with its memory; NULL is allowed
 char *amos_device_memory(struct amos_device *, int64_t bytes); // shared, zeroed; NULL: no memory
 const char *amos_device_constants(const struct amos_device *); // copy of amos_model.constants

@@ -125,7 +125,7 @@ const struct amos_model *amos_best(const struct amos_model *model)
 	if (model->better)
 		read_features(has);
 	for (const struct amos_model *m = model->better; m; m = m->better) {
-		bool fits = true;
+		bool fits = !m->device;
 		for (int i = 0; i < COUNT(features); i++)
 			fits &= !lists(m->needs, has[i] ? '-' : '+', features[i].name);
 		best = fits && is_permitted(m) ? m : best;

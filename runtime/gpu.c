@@ -78,9 +78,9 @@ static int failed(const struct gpu *d, int error, const char *what)
 {
 	const char *name = "an unknown error";
 	d->error_name(error, &name);
-	return amos_fail(AMOS_MACHINE, "%s: cannot %s: %s (%d)%s%s",
-	                 *d->name ? d->name : d->maker->title, what, name, error,
-	                 error == OUT_OF_MEMORY || error == OTHER_GPU ? HELP : "",
+	return amos_fail(error == OTHER_GPU ? AMOS_INPUT : AMOS_MACHINE,
+	                 "%s: cannot %s: %s (%d)%s%s", *d->name ? d->name : d->maker->title, what,
+	                 name, error, error == OUT_OF_MEMORY || error == OTHER_GPU ? HELP : "",
 	                 error == OUT_OF_MEMORY ? "give a smaller --batch"
 	                 : error == OTHER_GPU   ? d->maker->target
 	                                        : "");
@@ -219,18 +219,21 @@ static void gpu_release(void *device, enum amos_sharing sharing, void *memory)
 
 // ---- code -----------------------------------------------------------------------------
 
-// Fails if the code is for a newer GPU: PTX says ".target sm_90".
+// Fails if the code is for a newer GPU, or for another one alone: PTX says ".target sm_90", or
+// ".target sm_90a".
 static int check_target(const struct gpu *d, const char *code)
 {
 	const char *target = strstr(code, ".target sm_");
-	int needs = target ? atoi(target + strlen(".target sm_")) : 0;
+	char *end = "";
+	int needs = target ? (int)strtol(target + strlen(".target sm_"), &end, 10) : 0;
 	int has = 10 * number_of(d, d->maker->major) + number_of(d, d->maker->minor);
-	if (needs <= has)
+	bool alone = *end == 'a';
+	if (alone ? needs == has : needs <= has)
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "%s: expected code for sm_%d or older, found sm_%d" HELP
+	                 "%s: expected code for sm_%d or older, found sm_%d%s" HELP
 	                 "give --target cuda:sm_%d",
-	                 d->name, has, needs, has);
+	                 d->name, has, needs, alone ? "a" : "", has);
 }
 
 static int gpu_build(void *device, const void *code, int64_t bytes)

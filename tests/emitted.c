@@ -218,8 +218,9 @@ Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *t
 	EmitOptions options = {.threads = 1, .name = what};
 	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, 1, &(Variant){target, NULL, &c->plan}, &options));
+	const struct amos_model *model = jit_model(c->jit);
 	if (target_device(target))
-		need_done(amos_device_open(jit_model(c->jit), &c->device));
+		need_done(amos_device_open(&model, &c->device));
 	return c;
 }
 

@@ -1,7 +1,9 @@
 // gpu_stub.c: stands for libcuda.so.1 or, with -DHIP, libamdhip64.so: records and checks calls.
 // $GPU_CALLS: file of the calls, a line each; $GPU_FAIL: number of the call that fails. Objects
 // must be live and of the current context; kernels must be in the code, PTX with as many threads as
-// it says. The last line tells what was not released. Kernels compute nothing.
+// it says. $GPU_SM: its architecture, of a GPU of NVIDIA (86), or its number in code objects, of
+// one of AMD (any); $GPU_CODE: file of the architecture of the code that was loaded. The last line
+// tells what was not released. Kernels compute nothing.
 #include <elf.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@ enum {
 	MOST = 4096,
 	FAILURE = 999,
 	MEMORY = 2,
+	OTHER_GPU = 209,
 	BLOCK = 'b',
 	MODULE = 'm',
 	KERNEL = 'k',
@@ -124,7 +127,8 @@ int N(cuDeviceGetName, hipDeviceGetName)(char *name, int room, int device)
 
 int N(cuDeviceGetAttribute, hipDeviceGetAttribute)(int *value, int which, int device)
 {
-	*value = which == 75 ? 8 : which == 76 ? 6 : which == N(83, 24) && !device;
+	int sm = getenv("GPU_SM") ? atoi(getenv("GPU_SM")) : 86;
+	*value = which == 75 ? sm / 10 : which == 76 ? sm % 10 : which == N(83, 24) && !device;
 	return 0;
 }
 
@@ -207,6 +211,15 @@ int N(cuMemFreeHost, hipHostFree)(void *address)
 	return drop(BLOCK, address);
 }
 
+static void note_code(const char *name, size_t length)
+{
+	FILE *to = getenv("GPU_CODE") ? fopen(getenv("GPU_CODE"), "w") : NULL;
+	if (!to)
+		return;
+	fprintf(to, "%.*s\n", (int)length, name);
+	fclose(to);
+}
+
 #ifdef HIP
 static size_t size_of(const char *code)
 {
@@ -221,6 +234,19 @@ static char *copy_code(const char *code)
 		wrong("a module that is no code object");
 	char *copy = malloc(size_of(code));
 	return memcpy(copy, code, size_of(code));
+}
+
+// Notes which GPU the code is for. True if that is another one.
+static int other_gpu(const char *code)
+{
+	unsigned gpu = ((const Elf64_Ehdr *)code)->e_flags & 0xFF;
+	const char *own = getenv("GPU_SM");
+	char name[16];
+	snprintf(name, sizeof name, "%u", gpu);
+	if (own && (unsigned)atoi(own) != gpu)
+		return 1;
+	note_code(name, strlen(name));
+	return 0;
 }
 
 // True if there is a descriptor of the kernel, and kernels say that they have 256 threads.
@@ -242,6 +268,15 @@ static int has_kernel(const char *code, const char *name)
 	return 0;
 }
 #else
+// Notes which GPU the code is for; the caller has checked that it runs here.
+static int other_gpu(const char *code)
+{
+	const char *target = strstr(code, ".target ");
+	if (target)
+		note_code(target + 8, strcspn(target + 8, "\n,"));
+	return 0;
+}
+
 static char *copy_code(const char *code)
 {
 	if (!strstr(code, ".version 8.0"))
@@ -262,6 +297,8 @@ int N(cuModuleLoadDataEx, hipModuleLoadDataEx)(void **module, const void *code, 
                                                int *option, void **value)
 {
 	CALL(FAILURE);
+	if (other_gpu(code))
+		return OTHER_GPU;
 	if (n != 2 || option[0] != 5 || option[1] != 6 || !value[1])
 		wrong("options of a module");
 	*module = make(MODULE, 1);

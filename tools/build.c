@@ -4,7 +4,9 @@
 
 static const char *variant_name(const Program *program, int v)
 {
-	return target_machine(program->target[v])->name;
+	const Target *t = program->target[v];
+	return target_device(t) ? target_kind(program->session->arena, t, true)
+	                        : target_machine(t)->name;
 }
 
 static void report(const Program *program, const char *out)

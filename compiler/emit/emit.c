@@ -282,26 +282,31 @@ static void *compile_thread(void *context)
 // Divides the kernels among modules. Batches are small, so that every thread has work, and larger
 // in a large program: a module has to set up LLVM's passes, and its kernels share tiles. A device
 // gets one module. The tables come last: in a module of their own, which other threads need not
-// wait for, if there are several batches, or if they hold the code of a device.
-static void divide(Emitter *e)
+// wait for, if there are several batches, or if they hold the code of a device. Returns the batches
+// before such tables.
+static int divide(Emitter *e)
 {
 	enum { LEAST = 4, MOST = 16, SHARES = 16 };
 	const Target *first = e->code[0].variant->target;
+	bool devices = false;
 	for (int v = 0; v < e->variants; v++) {
-		const VariantCode *code = &e->code[v];
+		VariantCode *code = &e->code[v];
 		const Target *t = code->variant->target;
 		int n = code->end - code->first, some = MAX(LEAST, MIN(MOST, n / SHARES));
+		code->module = t->device ? e->batches.count : -1;
+		devices |= t->device != NULL;
 		if (t->device)
 			PUSH(e->arena, e->batches, ((Batch){t, code->first, code->end, false}));
 		for (int k = code->first; k < code->end && !t->device; k += some)
 			PUSH(e->arena, e->batches,
 			     ((Batch){t, k, MIN(k + some, code->end), false}));
 	}
-	if (first->device || e->batches.count != 1)
+	if (devices || e->batches.count != 1)
 		PUSH(e->arena, e->batches,
 		     ((Batch){.target = first->device ? first->host : first}));
 	e->batches.at[e->batches.count - 1].tables = true;
 	e->part = NEWS(e->arena, Part, e->batches.count);
+	return e->batches.count - devices;
 }
 
 // Compiles some batches in this thread and others: `threads` in all, or as many as the system
@@ -452,20 +457,22 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 	target_start();
 	for (int v = 0; v < variants; v++)
 		e.code[v] = plan_code(&e, &variant[v]);
-	divide(&e);
-	bool device = variant->target->device;
-	int parts = e.batches.count - device; // without the tables that hold the code of a device
+	int parts = divide(&e);
 	compile_batches(&e, 0, parts, options->threads);
-	if (device && variant->target->ops->link)
-		e.part[0] = variant->target->ops->link(arena, &e.part[0], options->lld);
-	object->part = e.part;
-	object->parts = parts;
-	if (device && !options->device_code) {
-		e.code[0].device = &e.part[0];
-		compile_batches(&e, parts, parts + 1, 1);
-		object->part = &e.part[parts];
-		object->parts = 1;
+	for (int v = 0; v < variants; v++) {
+		VariantCode *code = &e.code[v];
+		const TargetOps *ops = variant[v].target->ops;
+		Part *part = code->module < 0 ? NULL : &e.part[code->module];
+		if (part && ops->link)
+			*part = ops->link(arena, part, options->lld);
+		code->device = part;
 	}
+	if (parts < e.batches.count && !options->device_code)
+		compile_batches(&e, parts, parts + 1, 1);
+	object->part = NEWS(arena, Part, e.batches.count);
+	for (int b = 0; b < e.batches.count; b++)
+		if (options->device_code ? b < parts : !e.batches.at[b].target->device)
+			object->part[object->parts++] = e.part[b];
 	object->kernels = e.code[0].count;
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;

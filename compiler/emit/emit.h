@@ -9,6 +9,9 @@ typedef struct Target Target;
 // "cpu" (this machine), "cpu:NAME" or "NAME", "opencl", "cuda:sm_90", "hip:gfx942", or a triple;
 // `mask` switches host features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
+// Returns how many targets the names, with commas between them, are, and sets *to: first the CPU,
+// if there is one, then devices, the one to prefer last. After the first, "sm_90" is "cuda:sm_90".
+int target_list(Arena *, const char *names, const Target *const **to);
 const char *target_here(Arena *); // the triple of this system
 bool target_runs_here(const Target *);
 // Returns the device that runs the kernels, as in amos_model.device; NULL: a CPU.

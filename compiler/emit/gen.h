@@ -397,7 +397,8 @@ typedef struct VariantCode {
 	Entry *entry;
 	int first, end, count; // numbers of its kernels; kernels in its plans
 	int64_t local;         // bytes of local memory, the largest of all kernels
-	const Part *device;    // code of its kernels for a device; NULL: the object has it
+	int module;            // of its kernels for a device; -1: the object has them
+	const Part *device;    // their code; NULL: not yet, or the object has it
 } VariantCode;
 
 // abi.c: everything in the object but the kernels: amos_model and what it points to.

@@ -4,6 +4,7 @@
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
@@ -86,17 +87,22 @@ Part target_code(Arena *arena, const Target *t, LLVMModuleRef module, LLVMTarget
 	return part;
 }
 
-const Target *target_named(Arena *arena, const char *name, const char *mask)
+// `host`: of the tables of a device's model; NULL: this machine.
+static const Target *named(Arena *arena, const char *name, const char *mask, const Target *host)
 {
-	target_start();
-	if (!name || !strcmp(name, "cpu"))
+	bool cuda = !strcmp(name, "cuda") || starts_with(name, "cuda:"),
+	     hip = !strcmp(name, "hip") || starts_with(name, "hip:"),
+	     opencl = !strcmp(name, "opencl");
+	if (!strcmp(name, "cpu"))
 		return cpu_host(arena, mask);
-	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
-		return cuda_target(arena, name, cpu_host(arena, mask));
-	if (!strcmp(name, "hip") || starts_with(name, "hip:"))
-		return hip_target(arena, name, cpu_host(arena, mask));
-	if (!strcmp(name, "opencl"))
-		return opencl_target(arena, cpu_host(arena, mask));
+	if ((cuda || hip || opencl) && !host)
+		host = cpu_host(arena, mask);
+	if (cuda)
+		return cuda_target(arena, name, host);
+	if (hip)
+		return hip_target(arena, name, host);
+	if (opencl)
+		return opencl_target(arena, host);
 	if (!strcmp(name, "amx:host"))
 		return amx_emulated(arena);
 	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
@@ -113,6 +119,71 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	     "(%s), or a "
 	     "CPU: %s",
 	     name, triple_names(arena), cpu_names(arena));
+}
+
+const Target *target_named(Arena *arena, const char *name, const char *mask)
+{
+	target_start();
+	return named(arena, name ? name : "cpu", mask, NULL);
+}
+
+// ---- lists ----------------------------------------------------------------------------
+
+typedef VEC(const Target *) Targets;
+
+static int by_preference(const void *a, const void *b)
+{
+	static const char *const devices[] = {"opencl", "hip", "cuda"};
+	const Target *x = *(const Target *const *)a, *y = *(const Target *const *)b;
+	int order = FIND(x->device, devices) - FIND(y->device, devices);
+	return order ? order : strcmp(x->cpu, y->cpu);
+}
+
+// A GPU's name alone is one of its maker.
+static const char *full_name(Arena *arena, const char *name)
+{
+	return starts_with(name, "sm_")   ? format(arena, "cuda:%s", name)
+	       : starts_with(name, "gfx") ? format(arena, "hip:%s", name)
+	                                  : name;
+}
+
+int target_list(Arena *arena, const char *names, const Target *const **to)
+{
+	VEC(const char *) words = {0};
+	Targets cpus = {0}, devices = {0};
+	target_start();
+	for (const char *at = names;; at += strcspn(at, ",") + 1) {
+		const char *word = format(arena, "%.*s", (int)strcspn(at, ","), at);
+		word = words.count ? full_name(arena, word) : word;
+		PUSH(arena, words, word);
+		if (!at[strcspn(at, ",")])
+			break;
+	}
+	for (int i = 0; i < words.count; i++) {
+		const Target *t = named(arena, words.at[i], NULL, NULL);
+		if (!t->device)
+			PUSH(arena, cpus, t);
+	}
+	if (cpus.count > 1)
+		fail("--target",
+		     "found two CPUs in '%s', expected one" HELP
+		     "a triple is for all CPUs that run such programs",
+		     names);
+	for (int i = 0; i < words.count; i++) {
+		const Target *t = named(arena, words.at[i], NULL, cpus.count ? cpus.at[0] : NULL);
+		for (int k = 0; t->device && k < devices.count; k++)
+			if (!strcmp(target_kind(arena, devices.at[k], true),
+			            target_kind(arena, t, true)))
+				fail("--target", "'%s' names %s twice", names, words.at[i]);
+		if (t->device)
+			PUSH(arena, devices, t);
+	}
+	if (devices.count)
+		qsort(devices.at, (size_t)devices.count, sizeof *devices.at, by_preference);
+	for (int i = 0; i < devices.count; i++)
+		PUSH(arena, cpus, devices.at[i]);
+	*to = cpus.at;
+	return cpus.count;
 }
 
 const char *target_device(const Target *t)
