@@ -195,7 +195,7 @@ OPERATORS = {
 
 
 def tensor(proto):
-    return torch.from_numpy(onnx.numpy_helper.to_array(proto).copy())
+    return torch.from_numpy(onnx.numpy_helper.to_array(proto).copy()).to(torch.empty(0).device)
 
 
 class Net(nn.Module):

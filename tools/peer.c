@@ -126,13 +126,16 @@ static double number_at(const json_t *object, const char *key)
 static Peer run_peer(Session *session, const char *value, const char *batch)
 {
 	Arena *arena = session->arena;
-	const char *python,
-	    *name = peer_named(session, value, &python),
-	    *folder = installed_file(arena, "peers", AMOSC_PEERS_BUILT),
-	    *script = format(arena, "%s/peer_%s", folder, name),
-	    *where = format(arena, "--peer %s", value),
-	    *precision = choice(session, OPT_precision, "f32"),
-	    *setting = strcmp(precision, "f32") ? format(arena, "eager-%s", precision) : "";
+	const char *python, *name = peer_named(session, value, &python),
+	                    *folder = installed_file(arena, "peers", AMOSC_PEERS_BUILT),
+	                    *script = format(arena, "%s/peer_%s", folder, name),
+	                    *where = format(arena, "--peer %s", value),
+	                    *precision = choice(session, OPT_precision, "f32"),
+	                    *device = target_device(target_of(session)), *setting = "";
+	if (strcmp(precision, "f32"))
+		setting = format(arena, "eager-%s", precision);
+	if (device && strcmp(device, "opencl")) // whose devices PyTorch does not know
+		setting = format(arena, "%s-cuda", *setting ? setting : "eager");
 	const char *command[] = {python,
 	                         script,
 	                         session->path,
