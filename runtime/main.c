@@ -102,8 +102,8 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	int status =
 	    amos_open_slots(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
 	if (!status && m->device_missing && !o->quiet)
-		fprintf(stderr, "note: on the CPU: %.*s\n",
-		        (int)strcspn(m->device_missing, "\n"), m->device_missing);
+		fprintf(stderr, "note: on the CPU: %.*s\n", (int)strcspn(m->device_missing, "\n"),
+		        m->device_missing);
 	if (!status && m->threads_missing && !o->quiet)
 		fprintf(stderr, "note: %lld %s could not be started\n",
 		        (long long)m->threads_missing,
