@@ -42,11 +42,13 @@ static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, const Machine *m, Til
 	LLVMDisposeTargetData(layout);
 	Arena *arena = arena_new();
 	Gen g = gen_new(arena, &(Target){.machine = m}, module);
-	tile.elem = g.f32;
+	TileCalls calls = {.arena = arena};
+	g.tiles = &calls;
+	tile.type = E_f32;
 	Value f = tile_function(&g, &tile);
-	if (tile_function(&g, &tile) != f)
+	if (tile_function(&g, &tile) != f || calls.list.count != 1)
 		bug("equal tiles of a module are several functions");
-	LLVMSetLinkage(f, LLVMExternalLinkage);
+	write_vector_tile(&g, &tile);
 	LLVMDisposeBuilder(g.b);
 	arena_free(arena);
 	LLVMMemoryBufferRef text;

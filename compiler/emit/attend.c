@@ -218,7 +218,7 @@ static void prefetch_rows(const Attend *a, Value number_of)
 static Value tile_of(const Attend *a, int64_t rows, int64_t a_row, int64_t a_step, int64_t b_step,
                      int64_t c_row)
 {
-	Tile tile = {.elem = a->elem,
+	Tile tile = {.type = a->type,
 	             .bytes = (int)a->p.bytes,
 	             .lanes = a->p.lanes,
 	             .rows = (int)rows,
@@ -230,7 +230,7 @@ static Value tile_of(const Attend *a, int64_t rows, int64_t a_row, int64_t a_ste
 	             .loop = {{.a_step = a_step}},
 	             .b_step = b_step,
 	             .c_row = c_row};
-	return a->g->ops->tile(a->g, &tile);
+	return tile_function(a->g, &tile);
 }
 
 // Calls a tile for panels 0..panels of b, `line` apart, and of c.

@@ -109,7 +109,8 @@ static void choose_streams(Dot *d)
 			continue;
 		int bytes = elems[val(g->graph, g->kern->out[o])->type].bytes;
 		d->stream[t->streams] = out_address(g, o);
-		t->stream[t->streams++] = (Stream){d->p.n * bytes, true};
+		t->stream_write[t->streams] = true;
+		t->stream_row[t->streams++] = d->p.n * bytes;
 	}
 	bool *memory = NEWS(g->arena, bool, g->graph->nval);
 	for (int r = 0; r < g->graph->nval; r++)
@@ -124,7 +125,7 @@ static void choose_streams(Dot *d)
 		if (reads.at[r].reach == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
 			continue;
 		d->stream[t->streams] = location_address(g, reads.at[r].val);
-		t->stream[t->streams++] = (Stream){d->p.n * elems[v->type].bytes, false};
+		t->stream_row[t->streams++] = d->p.n * elems[v->type].bytes;
 	}
 }
 
@@ -205,7 +206,7 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 	for (int i = 0; i < d->tile.streams; i++) { // the strip's columns in a stream
 		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first);
 		Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
-		place = times(g, place, d->tile.stream[i].row / d->p.n);
+		place = times(g, place, d->tile.stream_row[i] / d->p.n);
 		in[6 + i] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
 	}
 	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in,
@@ -312,7 +313,7 @@ static void product(Dot *d)
 		d->strip = local_memory(g, d->p.strip);
 	if (d->p.panel)
 		d->panel = local_memory(g, d->p.panel);
-	d->sum_tile = g->ops->tile(g, &d->tile);
+	d->sum_tile = tile_function(g, &d->tile);
 	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
 		each_column(d, partials_start, &d->parts);
@@ -351,7 +352,7 @@ static void add_parts(Gen *g, int n, const Index *unit, void *context)
 		Value sum = variable(g, load_lanes(g, e, r->from, &lanes));
 		Loop parts = loop_begin(g, number(g, 1), number(g, d->s->parts), 1);
 		Value at = LLVMBuildMul(g->b, parts.i, number(g, d->p.part_size), "");
-		at = LLVMBuildGEP2(g->b, d->tile.elem, r->from, &at, 1, "");
+		at = LLVMBuildGEP2(g->b, elem_type(g, e), r->from, &at, 1, "");
 		Value part = load_lanes(g, e, at, &lanes);
 		set_variable(g, sum, LLVMBuildFAdd(g->b, read_variable(g, sum), part, ""));
 		loop_end(g, &parts);
@@ -417,7 +418,7 @@ void emit_dot(Gen *g)
 	Stride a = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 0, &d.in_batch);
 	Stride b = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 1, &d.in_batch);
 	const Sched *s = d.s;
-	d.tile = (Tile){.elem = elem_type(g, d.v->type),
+	d.tile = (Tile){.type = d.v->type,
 	                .bytes = (int)d.p.bytes,
 	                .lanes = d.p.lanes,
 	                .rows = (int)s->height,

@@ -45,13 +45,14 @@ Value shared_block(Dot *, int o);
 
 static inline Value element(Dot *d, Value memory, Value i)
 {
-	return LLVMBuildGEP2(d->g->b, d->tile.elem, memory, &i, 1, "");
+	return LLVMBuildGEP2(d->g->b, elem_type(d->g, d->tile.type), memory, &i, 1, "");
 }
 
 // Returns the address of an element of a as the tile counts them.
 static inline Value a_element(Dot *d, Value memory, Value i)
 {
-	return LLVMBuildGEP2(d->g->b, d->p.dense ? d->g->i16 : d->tile.elem, memory, &i, 1, "");
+	return LLVMBuildGEP2(d->g->b, d->p.dense ? d->g->i16 : elem_type(d->g, d->tile.type),
+	                     memory, &i, 1, "");
 }
 
 #endif

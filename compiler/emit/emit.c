@@ -16,9 +16,21 @@
 
 typedef struct Batch { // what a module holds
 	const Target *target;
-	int first, end; // numbers of kernels
+	int variant;
+	int first, end; // numbers of kernels, or of tiles
+	enum {
+		B_kernels,
+		B_program,
+		B_tiles
+	} kind; // B_program: all of a variant, with their tiles
 	bool tables;
+	TileCalls calls; // of tiles in other modules
 } Batch;
+
+typedef struct VariantTile {
+	int variant;
+	Tile tile;
+} VariantTile;
 
 typedef struct Emitter {
 	Arena *arena;
@@ -27,7 +39,8 @@ typedef struct Emitter {
 	VariantCode *code;        // by variant
 	VEC(Signature *) kernels; // by number: that of its first use
 	VEC(Batch) batches;
-	Part *part; // by batch
+	VEC(VariantTile) tiles; // each once, by variant
+	Part *part;             // by batch
 	atomic_int next;
 	int end; // of the batches to compile now
 } Emitter;
@@ -42,7 +55,6 @@ Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
 	             .context = context,
 	             .module = module,
 	             .b = LLVMCreateBuilderInContext(context),
-	             .tiles = table_new(arena),
 	             .i1 = LLVMInt1TypeInContext(context),
 	             .i8 = LLVMInt8TypeInContext(context),
 	             .i16 = LLVMInt16TypeInContext(context),
@@ -243,7 +255,7 @@ typedef struct Compiler { // of one thread
 static void compile_batch(Compiler *c, int number)
 {
 	Emitter *e = c->emitter;
-	const Batch *batch = &e->batches.at[number];
+	Batch *batch = &e->batches.at[number];
 	const Target *t = batch->target;
 	LLVMContextRef context = c->context;
 	if (t != c->target) {
@@ -257,9 +269,17 @@ static void compile_batch(Compiler *c, int number)
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMDisposeTargetData(layout);
 	Gen g = gen_new(c->arena, t, module);
+	batch->calls = (TileCalls){.arena = c->arena, .variant = batch->variant};
+	g.tiles = &batch->calls;
 	for (int k = batch->first; k < batch->end; k++)
-		(e->kernels.at[k]->part.count ? write_bundle : write_kernel)(&g, e->kernels.at[k],
-		                                                             k);
+		if (batch->kind == B_tiles)
+			g.ops->tile(&g, &e->tiles.at[k].tile);
+		else if (e->kernels.at[k]->part.count)
+			write_bundle(&g, e->kernels.at[k], k);
+		else
+			write_kernel(&g, e->kernels.at[k], k);
+	for (int k = 0; batch->kind == B_program && k < batch->calls.list.count; k++)
+		g.ops->tile(&g, &batch->calls.list.at[k]);
 	if (batch->tables)
 		write_tables(&g, e->entries, e->variants, e->code, e->options);
 	e->part[number] = compile(c->arena, t, module, c->machine);
@@ -280,7 +300,7 @@ static void *compile_thread(void *context)
 }
 
 // Divides the kernels among modules. Batches are small, so that every thread has work, and larger
-// in a large program: a module has to set up LLVM's passes, and its kernels share tiles. A device
+// in a large program: a module has to set up LLVM's passes. A device
 // gets one module. The tables come last: in a module of their own, which other threads need not
 // wait for, if there are several batches, or if they hold the code of a device. Returns the batches
 // before such tables.
@@ -296,10 +316,14 @@ static int divide(Emitter *e)
 		code->module = t->device ? e->batches.count : -1;
 		devices |= t->device != NULL;
 		if (t->device)
-			PUSH(e->arena, e->batches, ((Batch){t, code->first, code->end, false}));
-		for (int k = code->first; k < code->end && !t->device; k += some)
+			some = n;
+		for (int k = code->first; k < code->end; k += some)
 			PUSH(e->arena, e->batches,
-			     ((Batch){t, k, MIN(k + some, code->end), false}));
+			     ((Batch){.target = t,
+			              .variant = v,
+			              .first = k,
+			              .end = MIN(k + some, code->end),
+			              .kind = some < n ? B_kernels : B_program}));
 	}
 	if (devices || e->batches.count != 1)
 		PUSH(e->arena, e->batches,
@@ -339,8 +363,13 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	Catch *failure = NULL;
 	for (int i = 0; i < started; i++)
 		failure = c[i].failure.status ? &c[i].failure : failure;
-	for (int b = from; b < end && !failure; b++)
+	for (int b = from; b < end && !failure; b++) {
+		const Batch *batch = &e->batches.at[b];
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
+		for (int k = 0; batch->kind == B_kernels && k < batch->calls.list.count; k++)
+			PUSH(e->arena, e->tiles,
+			     ((VariantTile){batch->variant, batch->calls.list.at[k]}));
+	}
 	for (int i = 0; i < threads; i++) {
 		LLVMDisposeTargetMachine(c[i].machine);
 		LLVMContextDispose(c[i].context);
@@ -348,6 +377,44 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	}
 	if (failure)
 		fail_again(failure);
+}
+
+static int by_variant(const void *a, const void *b)
+{
+	const VariantTile *x = a, *y = b;
+	int order = (x->variant > y->variant) - (x->variant < y->variant);
+	return order ? order : memcmp(&x->tile, &y->tile, sizeof x->tile);
+}
+
+// Divides the tiles that modules call among modules of their own: most are called by several.
+// Returns the first of these batches.
+static int divide_tiles(Emitter *e)
+{
+	enum { SOME = 4 };
+	int first = e->batches.count, n = 0;
+	if (e->tiles.count)
+		qsort(e->tiles.at, (size_t)e->tiles.count, sizeof *e->tiles.at, by_variant);
+	for (int k = 0; k < e->tiles.count; k++) {
+		const VariantTile *tile = &e->tiles.at[k];
+		if (n && !by_variant(&e->tiles.at[n - 1], tile))
+			continue;
+		Batch *last = &e->batches.at[e->batches.count - 1];
+		if (e->batches.count > first && last->variant == tile->variant &&
+		    last->end - last->first < SOME)
+			last->end++;
+		else
+			PUSH(e->arena, e->batches,
+			     ((Batch){.target = e->code[tile->variant].variant->target,
+			              .variant = tile->variant,
+			              .first = n,
+			              .end = n + 1,
+			              .kind = B_tiles}));
+		e->tiles.at[n++] = *tile;
+	}
+	Part *part = NEWS(e->arena, Part, e->batches.count);
+	memcpy(part, e->part, (size_t)first * sizeof *part);
+	e->part = part;
+	return first;
 }
 
 // ---- launches -------------------------------------------------------------------------
@@ -469,6 +536,8 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 	}
 	if (parts < e.batches.count && !options->device_code)
 		compile_batches(&e, parts, parts + 1, 1);
+	int tiles = divide_tiles(&e);
+	compile_batches(&e, tiles, e.batches.count, options->threads);
 	object->part = NEWS(arena, Part, e.batches.count);
 	for (int b = 0; b < e.batches.count; b++)
 		if (options->device_code ? b < parts : !e.batches.at[b].target->device)

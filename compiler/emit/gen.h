@@ -32,6 +32,7 @@ typedef struct Level {
 	Table *memo;                   // values already computed here
 } Level;
 typedef struct Tile Tile;
+typedef struct TileCalls TileCalls;
 typedef struct Bound Bound;
 
 typedef struct Gen {
@@ -57,7 +58,7 @@ typedef struct Gen {
 	Bound *keep;   // the first that is kept
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
-	Table *tiles;       // Tile -> its function in the module
+	TileCalls *tiles;   // what the module's kernels call
 	Inside computed;    // what the kernel computes and no Bound holds
 	Stage stage;        // the launch being written
 	bool part;          // it is one of several kernels in a launch
@@ -170,9 +171,9 @@ struct TargetOps {                              // the hooks of a target
 	void (*prefetch)(Gen *, Value address, Prefetch);
 	// sum + the products of pairs of bf16; only of machines with `pairs`.
 	Value (*add_pairs)(Gen *, Value sum, Value a, Value b);
-	// The function of a register tile: its loads, products and stores; NULL: no tiles. It is
-	// called between tile_begin and tile_end.
-	Value (*tile)(const Gen *, const Tile *);
+	// Writes the function of a register tile: its loads, products and stores; NULL: no tiles.
+	// It is called between tile_begin and tile_end.
+	void (*tile)(const Gen *, const Tile *);
 	void (*tile_begin)(Gen *, const Tile *);
 	void (*tile_end)(Gen *, const Tile *);
 	// On a GPU: the thread's number in its worker, the worker's; a barrier that all threads
@@ -306,37 +307,45 @@ void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
-typedef struct Stream { // memory that the maps after the tile touch, prefetched by the tile
-	int64_t row;    // bytes from row to row
-	bool write;
-} Stream;
 enum { STREAMS = 4 };
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded" // tiles are equal if their bytes are
 struct Tile {
-	LLVMTypeRef elem;
+	Elem type;        // of c
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll; // steps of k in the innermost loop
-	bool rest;  // one loop: k may be no multiple of unroll
-	bool pairs; // an element of a or b is a pair of bf16, a step of k
-	bool dense; // a is counted in bf16
-	bool odd;   // the last step of the first loop has one element of a
-	int matrix; // rows of the matrix registers that it uses, as many steps of k; 0: vectors
-	int tail;   // steps of k that the last of them takes in the last block; 0: all
+	int unroll;  // steps of k in the innermost loop
+	bool rest;   // one loop: k may be no multiple of unroll
+	bool pairs;  // an element of a or b is a pair of bf16, a step of k
+	bool dense;  // a is counted in bf16
+	bool odd;    // the last step of the first loop has one element of a
+	int matrix;  // rows of the matrix registers that it uses, as many steps of k; 0: vectors
+	int tail;    // steps of k that the last of them takes in the last block; 0: all
+	int b_ahead; // prefetch b this many steps ahead; 0: not
+	int soon;    // rows to prefetch meanwhile, from the pointer `soon` on
+	int loops;   // over k, the innermost first; the last takes all that remains
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
-	int loops;           // over k, the innermost first; the last takes all that remains
 	struct {
 		int64_t count, a_step; // iterations; elements of a from one to the next
 	} loop[DIGITS];
-	int b_ahead;      // prefetch b this many steps ahead; 0: not
-	int soon;         // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row; // elements
+	// Memory that the maps after the tile touch, prefetched by the tile: bytes from row to row.
+	int64_t stream_row[STREAMS];
+	bool stream_write[STREAMS]; // it is written
 	int streams;
-	Stream stream[STREAMS];
 };
-// A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
-// another.
+#pragma GCC diagnostic pop
+// A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...), which another module
+// may have.
 Value tile_function(const Gen *, const Tile *);
+void write_vector_tile(const Gen *, const Tile *); // TargetOps.tile of vectors
+
+struct TileCalls { // of a variant, that a module's kernels call
+	Arena *arena;
+	int variant;
+	VEC(Tile) list;
+};
 
 void transpose_vectors(Gen *, Value *v); // turn.c: as many vectors as one has lanes
 

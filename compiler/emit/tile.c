@@ -3,28 +3,30 @@
 // and one broadcast of a are all in registers; additions are in the order of k, for any tile.
 #include "tile.h"
 #include <stddef.h>
+#include <stdio.h>
 
 Value along(Gen *g, const Tile *t, Value base, int64_t elements)
 {
 	Value i = number(g, elements);
-	return elements ? LLVMBuildInBoundsGEP2(g->b, t->elem, base, &i, 1, "") : base;
+	LLVMTypeRef type = elem_type(g, t->type);
+	return elements ? LLVMBuildInBoundsGEP2(g->b, type, base, &i, 1, "") : base;
 }
 
 Value along_a(Gen *g, const Tile *t, Value base, int64_t elements)
 {
 	Value i = number(g, elements);
-	LLVMTypeRef type = t->dense ? g->i16 : t->elem;
+	LLVMTypeRef type = t->dense ? g->i16 : elem_type(g, t->type);
 	return elements ? LLVMBuildInBoundsGEP2(g->b, type, base, &i, 1, "") : base;
 }
 
-static LLVMTypeRef vector_type(const Tile *t)
+static LLVMTypeRef vector_type(Gen *g, const Tile *t)
 {
-	return LLVMVectorType(t->elem, (unsigned)t->lanes);
+	return LLVMVectorType(elem_type(g, t->type), (unsigned)t->lanes);
 }
 
 static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 {
-	Value v = LLVMBuildLoad2(g->b, vector_type(t), along(g, t, base, elements), "");
+	Value v = LLVMBuildLoad2(g->b, vector_type(g, t), along(g, t, base, elements), "");
 	LLVMSetAlignment(v, (unsigned)t->bytes);
 	return v;
 }
@@ -43,8 +45,8 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 	for (int i = 0; i < t->streams; i++) {
 		for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
 			prefetch_line(g, along(g, t, s->stream[i], at),
-			              t->stream[i].write ? F_write : F_read);
-		Value row = number(g, t->stream[i].row);
+			              t->stream_write[i] ? F_write : F_read);
+		Value row = number(g, t->stream_row[i]);
 		row = LLVMBuildSelect(g->b, more, row, number(g, 0), "");
 		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &row, 1, "");
 	}
@@ -53,11 +55,11 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 // Returns an element of a in all lanes; half: the first of a pair alone.
 static Value load_a(Gen *g, const Tile *t, Value from, bool half)
 {
-	Value a = LLVMBuildLoad2(g->b, half ? g->i32 : t->elem, from, "");
+	Value a = LLVMBuildLoad2(g->b, half ? g->i32 : elem_type(g, t->type), from, "");
 	LLVMSetAlignment(a, (unsigned)(t->dense ? t->bytes / 2 : t->bytes));
 	if (half) {
 		a = LLVMBuildAnd(g->b, a, LLVMConstInt(g->i32, UINT16_MAX, 0), "");
-		a = LLVMBuildBitCast(g->b, a, t->elem, "");
+		a = LLVMBuildBitCast(g->b, a, elem_type(g, t->type), "");
 	}
 	return splat(g, a);
 }
@@ -191,34 +193,40 @@ static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)
 	LLVMBuildRetVoid(g->b);
 }
 
-bool tile_start(Gen *g, const Gen *around, const Tile *t)
+// The name says what the function does, so all modules may call it.
+Value tile_function(const Gen *g, const Tile *t)
 {
-	*g = *around;
-	uint64_t *known = table_cell(g->tiles, t, sizeof *t);
-	g->function = (Value)(uintptr_t)*known;
-	if (g->function)
-		return false;
+	char name[64];
+	snprintf(name, sizeof name, "amos_tile_%d_%016llx%016llx", g->tiles->variant,
+	         (unsigned long long)hash_bytes(t, sizeof *t, 0),
+	         (unsigned long long)hash_bytes(t, sizeof *t, 1));
+	Value f = LLVMGetNamedFunction(g->module, name);
+	if (f)
+		return f;
+	PUSH(g->tiles->arena, g->tiles->list, *t);
 	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p};
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
-	LLVMTypeRef type = LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0);
-	g->function = function_new(g, "tile", type);
-	*known = (uint64_t)(uintptr_t)g->function;
-	LLVMSetLinkage(g->function, LLVMInternalLinkage);
+	f = function_new(g, name, LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0));
+	LLVMSetVisibility(f, LLVMHiddenVisibility);
+	return f;
+}
+
+void tile_start(Gen *g, const Gen *around, const Tile *t)
+{
+	*g = *around;
+	g->function = tile_function(g, t);
 	g->b = LLVMCreateBuilderInContext(g->context);
 	g->width = t->lanes;
 	LLVMPositionBuilderAtEnd(g->b, LLVMAppendBasicBlockInContext(g->context, g->function, ""));
-	return true;
 }
 
-Value tile_function(const Gen *around, const Tile *t)
+void write_vector_tile(const Gen *around, const Tile *t)
 {
 	Gen own, *g = &own;
 	if (t->rows * t->vectors > ACCUMULATORS)
 		bug("a tile of %d x %d vectors", t->rows, t->vectors);
-	bool begun = tile_start(g, around, t);
+	tile_start(g, around, t);
 	Value f = g->function;
-	if (!begun)
-		return f;
 	Steps s = {.take = take_steps,
 	           .a = LLVMGetParam(f, 1),
 	           .b = LLVMGetParam(f, 2),
@@ -227,7 +235,7 @@ Value tile_function(const Gen *around, const Tile *t)
 	for (int i = 0; i < t->streams; i++)
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
 	for (int i = 0; i < t->rows * t->vectors; i++)
-		s.sum[i] = LLVMConstNull(vector_type(t));
+		s.sum[i] = LLVMConstNull(vector_type(g, t));
 	take_all(g, t, &s, LLVMGetParam(f, 0));
 	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(g->context, f, "add");
 	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(g->context, f, "set");
@@ -237,5 +245,4 @@ Value tile_function(const Gen *around, const Tile *t)
 	LLVMPositionBuilderAtEnd(g->b, set);
 	write_tile(g, t, &s, LLVMGetParam(f, 3), false);
 	LLVMDisposeBuilder(g->b);
-	return f;
 }

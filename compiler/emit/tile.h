@@ -13,8 +13,8 @@ struct Steps {
 	Value a, b, soon, rows, stream[STREAMS], sum[ACCUMULATORS];
 };
 
-// Sets `g` up to write the function of a tile, g->function. False: the module has it already.
-bool tile_start(Gen *g, const Gen *around, const Tile *);
+// Sets `g` up to write the function of a tile, g->function.
+void tile_start(Gen *g, const Gen *around, const Tile *);
 // Takes k steps: t->unroll at once, then single ones.
 void take_all(Gen *, const Tile *, Steps *, Value k);
 // Returns the address so many elements after another, of b or c; of a, as the tile counts them.

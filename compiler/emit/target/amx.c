@@ -152,15 +152,13 @@ static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k)
 	LLVMPositionBuilderAtEnd(g->b, none);
 }
 
-Value matrix_tile(const Gen *around, const Tile *t)
+void write_matrix_tile(const Gen *around, const Tile *t)
 {
 	Gen own, *g = &own;
 	if (t->loop[0].a_step * (t->dense ? t->bytes / 2 : t->bytes) != t->bytes)
 		bug("steps of a that matrix registers cannot load");
-	bool begun = tile_start(g, around, t);
+	tile_start(g, around, t);
 	Value f = g->function, c = LLVMGetParam(f, 3);
-	if (!begun)
-		return f;
 	LLVMBasicBlockRef again = LLVMAppendBasicBlockInContext(g->context, f, "add");
 	LLVMBasicBlockRef first = LLVMAppendBasicBlockInContext(g->context, f, "set");
 	LLVMBasicBlockRef both = LLVMAppendBasicBlockInContext(g->context, f, "");
@@ -179,7 +177,6 @@ Value matrix_tile(const Gen *around, const Tile *t)
 		take_tail(g, t, &s, c, LLVMGetParam(f, 0));
 	LLVMBuildRetVoid(g->b);
 	LLVMDisposeBuilder(g->b);
-	return f;
 }
 
 Target *amx_emulated(Arena *arena)

@@ -56,9 +56,9 @@ static Value add_pairs(Gen *g, Value sum, Value a, Value b)
 	return intrinsic(g, "llvm.x86.avx512bf16.dpbf16ps.512", 0, NULL, COUNT(in), in);
 }
 
-static Value tile(const Gen *g, const Tile *t)
+static void tile(const Gen *g, const Tile *t)
 {
-	return t->matrix ? matrix_tile(g, t) : tile_function(g, t);
+	(t->matrix ? write_matrix_tile : write_vector_tile)(g, t);
 }
 
 static Part write_object(Arena *arena, const Target *t, LLVMModuleRef module,

@@ -11,7 +11,7 @@ Value hardware(Gen *, const char *name, const char *emulated, LLVMTypeRef result
                Value *args);
 
 // amx.c
-Value matrix_tile(const Gen *, const Tile *);
+void write_matrix_tile(const Gen *, const Tile *);
 // Around the calls of the tile's function: its matrix registers, if it has any.
 void matrix_begin(Gen *, const Tile *);
 void matrix_end(Gen *, const Tile *);
