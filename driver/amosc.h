@@ -46,7 +46,8 @@ const char *amosc_version(void); /* AMOS_VERSION of the library */
 
 /* Opens a session on the .onnx file `path`, with external data in or below its directory. The file
  * is read later, by the functions below. It stays mapped and must not change until amosc_close().
- */
+ * amosc_eta(), and with the option `update-only` amosc_compile() and amosc_write(), also take a
+ * report of amosc_eta() as a file NAME.json. */
 int amosc_open(const char *path, enum amosc_purpose, struct amosc **);
 void amosc_close(struct amosc *); /* accepts NULL */
 
@@ -83,7 +84,8 @@ int amosc_amos_defaults(struct amosc_amos *, double batches, double labels);
 
 /* Compiles for this machine, in memory. The session owns the returned model, which amos.h
  * describes. If the option `data` was given, its values are checked before compilation, and *data
- * (unless `data` is NULL) is attached to the model; the session owns it too. */
+ * (unless `data` is NULL) is attached to the model; the session owns it too. With the option
+ * `update-only`, amos_update() is its only call: the program computes the gradients. */
 int amosc_compile(struct amosc *, struct amos **, struct amos_data **data);
 
 /* Compiles and trains as amosc train does, for `steps` or `epochs`, in the run directory given by

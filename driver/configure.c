@@ -106,6 +106,19 @@ static double part_labels(void *data, const Slot *s)
 	return data ? amos_data_labels(data, s->name, 1, s->ignore) : 1;
 }
 
+// Returns the number of independent batches in the data; 0: unknown.
+static double batches_of(const Session *session, struct amos_data *data)
+{
+	double given = choice_number(session, OPT_batches, NAN);
+	if (given == 0)
+		bad_usage(session, "--batches: expected a number above 0, found 0");
+	if (!isnan(given) && data)
+		bad_usage(session, "--batches does nothing with --data, whose batches are counted");
+	if (!isnan(given) && chosen(session, OPT_xi))
+		bad_usage(session, "--batches does nothing with --xi, which follows from it");
+	return !isnan(given) ? given : data ? amos_data_independent_batches(data) : 0;
+}
+
 Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 {
 	static const struct {
@@ -116,7 +129,8 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 #include "optimizers.def"
 #undef HYPER
 	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},    {OPT_eta, "eta", NULL},
-	    {OPT_range, "eta", NULL}, {OPT_slots, "over", NULL}, {OPT_convention, "eta", NULL}};
+	    {OPT_range, "eta", NULL}, {OPT_slots, "over", NULL}, {OPT_convention, "eta", NULL},
+	    {OPT_batches, "xi", NULL}};
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
 	opt.schedule = choice(session, OPT_schedule, NULL);
 	opt.labels = loss ? count_labels(loss, part_labels, data) : (Labels){0};
@@ -126,7 +140,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 	opt.accumulate = choice_count(session, OPT_accumulate, 1);
 	if (!opt.accumulate)
 		bad_usage(session, "--accumulate: expected at least 1, found 0");
-	opt.batches = data ? amos_data_independent_batches(data) / (double)opt.accumulate : 0;
+	opt.batches = batches_of(session, data) / (double)opt.accumulate;
 	opt_defaults(session->arena, &opt);
 	// an option without an operand in the optimizer's definition is meant for another optimizer
 	for (int i = COUNT(rows); i-- > 0;) {

@@ -118,6 +118,9 @@ Sizes batch_sizes(const Session *);
 Model *read_bound(Session *, struct amos_data *, bool random, int64_t samples);
 // Like read_bound, but dimensions of unknown size get placeholder sizes.
 Model *read_standing(Session *, struct amos_data *, bool random);
+// True if the file is a report, not a model: its name ends in .json, or it is standard input (-)
+// and begins with an object.
+bool is_report(const char *path);
 typedef Model *ReadModel(Session *, const void *context);
 // Returns the model that `read` returns. If it is invalid, returns NULL and sets *failure.
 Model *attempt_read(Session *, ReadModel *read, const void *context, const char **failure);
@@ -161,11 +164,14 @@ bool eta_values(Arena *, const json_t *eta, EtaValues *); // false: it is someth
 const char *eta_formula(Arena *, const char *path, const json_t *row, double eta);
 // Returns a file that amosc eta --json wrote, with a list 'params', owned by the session.
 json_t *load_report(Session *, const char *path);
+// Returns eta, indexed by slot, of the graph of a report.
+Eta *report_etas(Arena *, const Graph *, const json_t *report, const char *optimizer);
 
 // ---- identity.c: what a run trains, as text --------------------------------------------
 
 // Returns the model's content, the target, and the options that decide what is compiled.
 const char *identity_of(Session *, const Model *);
+const char *identity_of_report(Session *, const json_t *); // of a program compiled from a report
 // Returns the same for another target.
 const char *identity_on(Session *, const char *identity, const Target *);
 bool is_narrow(const Session *); // --precision names a type narrower than f32
@@ -198,8 +204,21 @@ typedef struct Report {
 	Scales scales;      // of the graph's values
 } Report;
 
-// Returns the report of a model, or one read from a .json file that --json wrote.
+// Returns the report of a model, or one read from a file that --json wrote.
 Report make_report(Session *, const char *path);
+
+// ---- report_rows.c: parameters of a report ----------------------------------------------
+
+// Fails if a row lacks what the treatment of its parameter follows from: an earlier version wrote
+// it.
+void check_structure(const json_t *row);
+Shape row_shape(const json_t *row);
+// Returns what a row says about a parameter that decides how it is treated, with its pieces as
+// parts.
+Eta row_eta(Arena *, const json_t *row);
+// Returns a graph of the parameters, in the order of the rows, with an output GRAD_OF NAME for
+// each.
+Graph *report_graph(Arena *, const char *path, const json_t *report);
 
 typedef struct Memory { // an optimizer whose size of state is in the report
 	const char *key, *optimizer;
@@ -245,7 +264,8 @@ typedef struct Program {
 	bool tuned;             // its entries' machines have choices
 	bool runs; // training runs in this process: entries that it does not call are left out
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
-	Model *model;           // NULL: the program was read from text
+	Model *model;           // NULL: the program was read from text or from a report
+	const json_t *report;   // that an update is compiled from; NULL: from a model
 	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first; by variant
 	Eta *eta;               // indexed by slot; from pass `eta` to `step`
 	Opt opt;

@@ -59,7 +59,7 @@ static void show_strings(Arena *arena, json_t *value)
 json_t *load_report(Session *session, const char *path)
 {
 	json_error_t error = {.line = 0};
-	FILE *stream = amos_input_stream(path);
+	FILE *stream = strcmp(path, "-") ? amos_input_stream(path) : fopen("/dev/stdin", "rb");
 	if (!stream)
 		need_done(amos_fail_errno("read", path));
 	json_t *file = keep_json(session, json_loadf(stream, 0, &error));
@@ -71,12 +71,11 @@ json_t *load_report(Session *session, const char *path)
 	return file;
 }
 
-static void read_report(Session *session, const char *path, EtaOptions *options)
+static void read_report(Arena *arena, const char *path, const json_t *report, EtaOptions *options)
 {
-	Arena *arena = session->arena;
-	json_t *params = json_object_get(load_report(session, path), "params"), *row;
 	size_t i;
-	json_array_foreach (params, i, row) {
+	json_t *row;
+	json_array_foreach (json_object_get(report, "params"), i, row) {
 		const char *name = json_string_value(json_object_get(row, "name"));
 		EtaValues values;
 		if (!name || !eta_values(arena, json_object_get(row, "eta"), &values))
@@ -137,11 +136,31 @@ Eta *etas(Session *session, const Graph *g, struct amos_data *data, Scales *scal
 		const Choice *c = &session->choices.at[i];
 		bool range = c->option == OPT_range;
 		if (c->option == OPT_eta && !read_override(arena, c->value, &options.eta))
-			read_report(session, c->value, &options);
+			read_report(arena, c->value, load_report(session, c->value), &options);
 		if ((range || c->option == OPT_slots) &&
 		    !read_override(arena, c->value, range ? &options.range : &options.slots))
 			fail_status(STATUS_USAGE, range ? "--range" : "--slots",
 			            "expected NAME=VALUE, found '%s'", c->value);
 	}
 	return eta_pass(arena, g, &options, scales);
+}
+
+Eta *report_etas(Arena *arena, const Graph *g, const json_t *report, const char *optimizer)
+{
+	EtaOptions options = {0};
+	Eta *eta = NEWS(arena, Eta, g->slots.count + 1);
+	size_t i;
+	json_t *row;
+	read_report(arena, g->name, report, &options);
+	json_array_foreach (json_object_get(report, "params"), i, row) {
+		if (opt_takes_matrices(optimizer))
+			check_structure(row);
+		eta[i] = row_eta(arena, row);
+		eta[i].eta.value = 0; // so that it is set by the options, which also round it
+		eta[i].nparts = 0;
+		eta[i].slot = g->slots.at[i].shape;
+		eta[i].why = NEW(arena, const char *);
+	}
+	settle_etas(arena, g, eta, &options);
+	return eta;
 }

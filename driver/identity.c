@@ -23,7 +23,7 @@ static const char *options_text(const Session *session)
 		const char *before = NULL;
 		for (int i = 0; i < session->choices.count; i++) {
 			const Choice *c = &session->choices.at[i];
-			if (c->option != o || !(options[o].group & compiled))
+			if (c->option != o || !(options[o].group & compiled || o == OPT_batches))
 				continue;
 			char *value = copy_string(arena, c->value ? c->value : "given");
 			for (char *at = value; *at; at++)
@@ -37,6 +37,14 @@ static const char *options_text(const Session *session)
 	return text.at ? text.at : "";
 }
 
+static uint64_t report_hash(const json_t *report)
+{
+	char *json = json_dumps(report, JSON_COMPACT | JSON_SORT_KEYS);
+	uint64_t hash = json ? hash_bytes(json, strlen(json), 0) : 0;
+	free(json);
+	return hash;
+}
+
 // Reports are identified by content too.
 static const char *reports_text(Session *session)
 {
@@ -45,11 +53,8 @@ static const char *reports_text(Session *session)
 		const Choice *c = &session->choices.at[i];
 		if (c->option != OPT_eta || strchr(c->value, '=') || access(c->value, R_OK))
 			continue;
-		char *json =
-		    json_dumps(load_report(session, c->value), JSON_COMPACT | JSON_SORT_KEYS);
-		uint64_t hash = json ? hash_bytes(json, strlen(json), 0) : 0;
-		free(json);
-		say(&text, "content of --eta\t%016llx\n", (unsigned long long)hash);
+		say(&text, "content of --eta\t%016llx\n",
+		    (unsigned long long)report_hash(load_report(session, c->value)));
 	}
 	return text.at ? text.at : "";
 }
@@ -69,12 +74,21 @@ const char *identity_on(Session *session, const char *identity, const Target *ta
 	              line + strcspn(line, "\n"));
 }
 
-const char *identity_of(Session *session, const Model *model)
+static const char *identity_by(Session *session, uint64_t hash)
 {
 	return joined(session,
-	              format(session->arena, "model\tcontent %016llx\n",
-	                     (unsigned long long)model_hash(model)),
+	              format(session->arena, "model\tcontent %016llx\n", (unsigned long long)hash),
 	              reports_text(session));
+}
+
+const char *identity_of(Session *session, const Model *model)
+{
+	return identity_by(session, model_hash(model));
+}
+
+const char *identity_of_report(Session *session, const json_t *report)
+{
+	return identity_by(session, report_hash(report));
 }
 
 // Returns the lines of `text` that begin with `name`.

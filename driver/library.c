@@ -180,7 +180,8 @@ static void compile(struct amosc *s, bool apart)
 	if (s->open)
 		return;
 	Program *p = program_new(begin(s), open_given(&s->session));
-	p->apart = apart && s->session.purpose == FOR_TRAINING;
+	p->update_only = chosen(&s->session, OPT_update_only);
+	p->apart = apart && s->session.purpose == FOR_TRAINING && !p->update_only;
 	if (p->data)
 		attach_data(p);
 	s->open = open_program(p);
@@ -206,6 +207,9 @@ static void compile_for(struct amosc *s, Purpose purpose, const char *call)
 		fail_status(STATUS_USAGE, NULL, "%s: the session has another purpose", call);
 	if (!chosen(&s->session, OPT_data))
 		fail_status(STATUS_USAGE, NULL, "%s: expected the option data", call);
+	if (chosen(&s->session, OPT_update_only))
+		fail_status(STATUS_USAGE, NULL, "%s: the option update-only leaves no training",
+		            call);
 	compile(s, false);
 }
 

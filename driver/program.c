@@ -75,6 +75,16 @@ static Model *read_update(Program *p)
 	return model ? model : read_standing(p->session, p->data, true);
 }
 
+// Reads a report instead of a model: it has all that the update of its parameters needs.
+static void read_report(Program *p)
+{
+	Session *session = p->session;
+	p->report = make_report(session, session->path).json;
+	p->standing = true;
+	p->identity = identity_of_report(session, p->report);
+	add_entry(p, "train", report_graph(work_arena(session), session->path, p->report));
+}
+
 static Model *read_entry(Program *p, bool random)
 {
 	return p->standing ? read_standing(p->session, p->data, random)
@@ -127,6 +137,10 @@ static void pass_read(Program *p)
 	                                    [FOR_GRADIENTS] = "grad"};
 	Session *session = p->session;
 	bool trains = session->purpose == FOR_TRAINING;
+	if (p->update_only && is_report(session->path)) {
+		read_report(p);
+		return;
+	}
 	p->model = p->update_only ? read_update(p) : read_entry(p, trains);
 	add_entry(p, names[session->purpose], p->model->graph);
 	if (session->purpose == FOR_EVALUATION)
@@ -220,7 +234,7 @@ static const Graph *entry_loss(Program *p, Entry *e)
 	Arena *arena = work_arena(p->session);
 	const Graph *g = e->unit.graph;
 	const char *expr = choice(p->session, OPT_loss, NULL);
-	if (starts_with(e->unit.name, "run"))
+	if (starts_with(e->unit.name, "run") || p->report)
 		return g;
 	if (p->cotangent)
 		return cotangent_pass(arena, g, p->cotangent);
@@ -251,9 +265,13 @@ static void pass_eta(Program *p)
 		return;
 	if (p->data && !p->model) // reading the model would have bound them
 		attach(p);
-	p->eta = etas(p->session, program_graph(p), p->data, NULL);
+	const Graph *g = program_graph(p);
+	if (!p->report)
+		p->eta = etas(p->session, g, p->data, NULL);
 	bool sized = !p->update_only || !p->standing; // else the number of labels is unknown
-	p->opt = optimizer(p->session, sized ? program_graph(p) : NULL, p->data);
+	p->opt = optimizer(p->session, sized ? g : NULL, p->data);
+	if (p->report)
+		p->eta = report_etas(work_arena(p->session), g, p->report, p->opt.name);
 	p->note = p->opt.chosen;
 	if (p->update_only && opt_moves_point(p->opt.name))
 		fail("--update-only",

@@ -3,6 +3,7 @@
 // --bind, from the data, or a placeholder.
 // Invariant: a model can be read any number of times, also from standard input.
 #include "driver.h"
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -155,6 +156,20 @@ static void copy_input(void)
 	close(copy);
 }
 
+bool is_report(const char *path)
+{
+	if (strcmp(path, "-"))
+		return ends_with(path, ".json");
+	copy_input();
+	char first = 0; // of JSON text that is an object; no ONNX file begins so
+	off_t at = 0;
+	do
+		if (pread(STDIN_FILENO, &first, 1, at++) != 1)
+			return false;
+	while (isspace((unsigned char)first));
+	return first == '{';
+}
+
 // Returns the choice of --bn. Without it, a training step uses batch statistics, the loss of a
 // network in training its running statistics, and run and grad what the file says.
 static Statistics statistics(const Session *session, bool random)
@@ -214,8 +229,10 @@ Model *attempt_read(Session *session, ReadModel *read, const void *context, cons
 static Model *read_file(Session *session, const void *context)
 {
 	const ReadOptions *options = context;
-	if (!session->file && !strcmp(session->path, "-"))
-		copy_input();
+	if (!session->file && is_report(session->path))
+		fail(session->path, "a report; expected a model" HELP
+		                    "amosc eta prints it, and amosc build --update-only "
+		                    "compiles the update of its parameters");
 	if (!session->file)
 		session->file = parse_model(session->arena, session->path, options->loss);
 	return read_parsed(work_arena(session), session->file, options);

@@ -178,11 +178,10 @@ static Report read_report(Session *session, const char *path)
 		json_type type;
 	} keys[] = {{"name", JSON_STRING}, {"role", JSON_STRING}, {"formula", JSON_STRING},
 	            {"shape", JSON_ARRAY}, {"slots", JSON_ARRAY}, {"why", JSON_ARRAY}};
-	const unsigned reading = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | DATA;
+	const unsigned reading = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | DATA | SHAPE;
 	json_t *json = load_report(session, path), *row;
 	size_t i;
-	bool only = !session->other ||
-	            (ends_with(session->path, ".json") && ends_with(session->other, ".json"));
+	bool only = !session->other || (is_report(session->path) && is_report(session->other));
 	for (int k = 0; k < session->choices.count && only; k++)
 		if (options[session->choices.at[k].option].group & reading)
 			bad_usage(session,
@@ -215,7 +214,7 @@ static Report read_report(Session *session, const char *path)
 
 Report make_report(Session *session, const char *path)
 {
-	if (ends_with(path, ".json"))
+	if (is_report(path))
 		return read_report(session, path);
 	struct amos_data *data = open_given(session);
 	session->path = path;

@@ -44,7 +44,7 @@ static void amos_defaults(Opt *opt, Text *rules)
 	double n = opt->batches;
 	bool small = isnan(opt->xi) && n > 0 && n < MANY;
 	double many = small ? n / MANY : 1, prior = small ? PRIOR : 0;
-	const char *rule = "the number of batches is unknown; give --data or --xi";
+	const char *rule = "the number of batches is unknown; give --data, --batches or --xi";
 	if (n > 0)
 		rule = format(rules->arena, "1 / sqrt(N%s), N = %.6g independent %s in the data",
 		              small ? format(rules->arena, " + %g", PRIOR) : "", n,

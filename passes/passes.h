@@ -113,7 +113,7 @@ typedef struct Eta {
 	const int64_t *counts;
 	const struct Eta *parts;
 	const Structure *structure; // NULL: eta was read from a file
-	const Matrices *matrices;   // never NULL after eta_pass()
+	const Matrices *matrices;   // never NULL after settle_etas()
 } Eta;
 
 // eta/override.c: values given by the user
@@ -152,6 +152,8 @@ typedef struct Scales { // by Ref: what eta is inferred from
 Graph *eta_graph(Arena *, const Graph *);
 // By slot; only S_param elements are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const EtaOptions *, Scales *scales);
+// Applies eta and slots of the options to etas, which may be those of a report, and finds matrices.
+void settle_etas(Arena *, const Graph *, Eta *, const EtaOptions *);
 // eta/pattern.c: returns the name of a value for reasons: a slot, or a node of the file.
 const char *value_label(Arena *, const Graph *, Ref);
 

@@ -193,6 +193,28 @@ static void update_only(const struct job *job)
 	amosc_close(s);
 }
 
+// The same in memory.
+static void update_here(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *m;
+	struct amos_result result;
+	double loss;
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job) &&
+	           !amosc_option(s, "update-only", NULL) && !amosc_option(s, "out", "none"),
+	       "open");
+	expect(amosc_train(s, &result) == AMOSC_USAGE && strstr(amos_error(), "update-only"),
+	       "an update does not train");
+	expect(!amosc_compile(s, &m, NULL), "an update in memory");
+	expect(amos_count(m, AMOS_PARAMETERS) == 4 && !amos_count(m, AMOS_INPUTS), "its arrays");
+	float *w = (float *)amos_values(m, AMOS_PARAMETERS, 0),
+	      *g = (float *)amos_values(m, AMOS_GRADIENTS, 0), before = w[0];
+	g[0] = 1;
+	expect(!amos_update(m) && w[0] < before && amos_steps(m) == 1, "a step");
+	expect(amos_step(m, &loss) == AMOS_USAGE, "it computes no gradients");
+	amosc_close(s);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -213,5 +235,6 @@ int main(int argc, char **argv)
 	full_disk(&jobs[0]);
 	step_by_step(&jobs[0]);
 	update_only(&jobs[0]);
+	update_here(&jobs[0]);
 	return wrong;
 }

@@ -1,6 +1,7 @@
 /* update.c: a model that amosc build --update-only compiled, beside the complete one with the same
  * options. Given the gradients of the complete model, both update to the same bits; and all else
- * that a program may ask of an update alone is refused. Saves both: full.ckpt, alone.ckpt.
+ * that a program may ask of an update alone is refused. Saves both: full.ckpt, alone.ckpt. With the
+ * argument `report`, it was compiled from a report, which has no weights.
  */
 #include "alone.h"
 #include "full.h"
@@ -54,15 +55,15 @@ static void fill(struct amos *m, int step)
 		labels[i] = (i + step) % 3;
 }
 
-/* Copies the gradients by name. */
-static void give(struct amos *to, const struct amos *from)
+/* Copies the gradients or parameters by name. */
+static void give(struct amos *to, const struct amos *from, enum amos_kind kind)
 {
-	for (int64_t i = 0; i < amos_count(to, AMOS_GRADIENTS); i++) {
-		int64_t k = amos_find(from, AMOS_GRADIENTS, amos_name(to, AMOS_GRADIENTS, i));
-		CHECK(k >= 0 && amos_values(from, AMOS_GRADIENTS, k));
-		CHECK(amos_bytes(from, AMOS_GRADIENTS, k) == amos_bytes(to, AMOS_GRADIENTS, i));
-		memcpy(amos_values(to, AMOS_GRADIENTS, i), amos_values(from, AMOS_GRADIENTS, k),
-		       (size_t)amos_bytes(to, AMOS_GRADIENTS, i));
+	for (int64_t i = 0; i < amos_count(to, kind); i++) {
+		int64_t k = amos_find(from, kind, amos_name(to, kind, i));
+		CHECK(k >= 0 && amos_values(from, kind, k));
+		CHECK(amos_bytes(from, kind, k) == amos_bytes(to, kind, i));
+		memcpy(amos_values(to, kind, i), amos_values(from, kind, k),
+		       (size_t)amos_bytes(to, kind, i));
 	}
 }
 
@@ -114,7 +115,7 @@ static void check_checkpoints(struct amos *m)
 	CHECK(stored && !amos_store(m, stored, bytes) && !amos_restore(copy, stored, bytes));
 	CHECK(same(copy, m, AMOS_PARAMETERS) && same(copy, m, AMOS_STATE));
 	CHECK(amos_steps(copy) == STEPS && amos_rate(copy) == 0.5);
-	give(copy, m);
+	give(copy, m, AMOS_GRADIENTS);
 	CHECK(!amos_update(m) && !amos_update(copy));
 	CHECK(same(copy, m, AMOS_PARAMETERS) && same(copy, m, AMOS_STATE));
 	CHECK(!amos_restore(m, stored, bytes));
@@ -122,11 +123,13 @@ static void check_checkpoints(struct amos *m)
 	amos_close(copy);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct amos *full = opened(&full_model, 1), *alone = opened(&alone_model, 2),
 	            *start = opened(&full_model, 1);
 	check_arrays(alone);
+	if (argc > 1 && !strcmp(argv[1], "report"))
+		give(alone, start, AMOS_PARAMETERS);
 	set_length(full), set_length(alone), set_length(start);
 	check_refusals(alone);
 	CHECK(same(alone, start, AMOS_PARAMETERS) && same(alone, start, AMOS_STATE));
@@ -135,7 +138,7 @@ int main(void)
 			CHECK(!amos_set_rate(full, 0.5) && !amos_set_rate(alone, 0.5));
 		fill(full, step);
 		CHECK(!amos_gradient(full, NULL));
-		give(alone, full);
+		give(alone, full, AMOS_GRADIENTS);
 		CHECK(!amos_update(full) && !amos_update(alone));
 		CHECK(same(alone, full, AMOS_PARAMETERS) && same(alone, full, AMOS_STATE));
 	}

@@ -49,7 +49,8 @@ void write_depfile(const Session *session, const char *out)
 	VEC(const char *) inputs = {0};
 	while ((input = amos_input_path((size_t)inputs.count)))
 		PUSH(arena, inputs, path_beside(arena, input, out));
-	qsort(inputs.at, (size_t)inputs.count, sizeof *inputs.at, by_name);
+	if (inputs.count) // none if the model is standard input
+		qsort(inputs.at, (size_t)inputs.count, sizeof *inputs.at, by_name);
 	Text rule = {.arena = arena};
 	say(&rule, "%s:", escaped(arena, out));
 	for (int i = 0; i < inputs.count; i++)

@@ -15,25 +15,6 @@ extern const int policy_npages;
 
 // ---- a parameter of a report ----------------------------------------------------------
 
-// Fails if a row of a report lacks what policies follow from: an earlier version wrote it.
-static void check_row(const json_t *row)
-{
-	static const char *const keys[] = {"shape", "fan_in",  "fan_out", "groups", "group_axes",
-	                                   "input", "readout", "use",     "heads",  "pieces"};
-	static const char *const piece_keys[] = {"axis", "from", "to", "use", "heads"};
-	const char *missing = NULL;
-	size_t i;
-	json_t *piece;
-	for (int k = 0; k < COUNT(keys) && !missing; k++)
-		missing = json_object_get(row, keys[k]) ? NULL : keys[k];
-	json_array_foreach (json_object_get(row, "pieces"), i, piece)
-		for (int k = 0; k < COUNT(piece_keys) && !missing; k++)
-			missing = json_object_get(piece, piece_keys[k]) ? NULL : piece_keys[k];
-	if (missing)
-		fail(text_at(row, "name"),
-		     "the report lacks '%s'" HELP "write it again with amosc eta --json", missing);
-}
-
 static int64_t integer_at(const json_t *list, size_t i)
 {
 	return (int64_t)json_integer_value(json_array_get(list, i));
@@ -62,91 +43,10 @@ static bool has_role(const json_t *row, const char *role)
 
 enum { POLICY_SCHEMA = 1 }; // of docs/policy.schema.json
 
-static const char *text_or_null(const json_t *row, const char *key)
-{
-	return json_string_value(json_object_get(row, key));
-}
-
-// Sets the elements of `axis` that a list of the row names.
-static void read_axes(const json_t *row, const char *key, bool *axis)
-{
-	size_t i;
-	json_t *one;
-	json_array_foreach (json_object_get(row, key), i, one)
-		if (json_integer_value(one) >= 0 && json_integer_value(one) < RANK)
-			axis[json_integer_value(one)] = true;
-}
-
-static Shape read_shape(const json_t *row)
-{
-	const json_t *list = json_object_get(row, "shape");
-	Shape shape = {.rank = (int)MIN(json_array_size(list), RANK)};
-	for (int a = 0; a < shape.rank; a++)
-		shape.dim[a] = integer_at(list, (size_t)a);
-	return shape;
-}
-
-// Returns the root mean square of the elements' eta, from index `from` to `to` along an axis.
-static Surd mean_eta(const EtaValues *eta, int axis, int64_t from, int64_t to)
-{
-	double sum = 0;
-	bool all = eta->count == 1 || eta->axis != axis || to > eta->count;
-	from = all ? 0 : from;
-	to = all ? eta->count : to;
-	for (int64_t i = from; i < to; i++)
-		sum += eta->at[i] * eta->at[i];
-	return surd_number(sqrt(sum / (double)(to - from)));
-}
-
-// Returns what a row says about a parameter that decides how it is treated.
-static Eta read_row(Arena *arena, const json_t *row)
-{
-	Structure *of = NEW(arena, Structure);
-	Eta eta = {.role = text_at(row, "role"), .structure = of};
-	const json_t *pieces = json_object_get(row, "pieces");
-	int64_t *counts = NEWS(arena, int64_t, json_array_size(pieces) + 1);
-	Eta *parts = NEWS(arena, Eta, json_array_size(pieces) + 1);
-	EtaValues values;
-	int64_t end = 0, size = 0;
-	size_t i;
-	json_t *one;
-	eta_values(arena, json_object_get(row, "eta"), &values);
-	eta.eta = mean_eta(&values, -1, 0, 0);
-	read_axes(row, "fan_in", eta.fan_in);
-	read_axes(row, "fan_out", eta.fan_out);
-	read_axes(row, "group_axes", of->group_axes);
-	of->groups = MAX(json_integer_value(json_object_get(row, "groups")), 1);
-	of->input = json_is_true(json_object_get(row, "input"));
-	of->readout = json_is_true(json_object_get(row, "readout"));
-	of->use = text_or_null(row, "use");
-	json_array_foreach (pieces, i, one) {
-		ParamPiece piece = {.from = json_integer_value(json_object_get(one, "from")),
-		                    .to = json_integer_value(json_object_get(one, "to")),
-		                    .use = text_or_null(one, "use"),
-		                    .heads = json_integer_value(json_object_get(one, "heads"))};
-		json_int_t axis = json_integer_value(json_object_get(one, "axis"));
-		size = axis < 0 ? 0 : integer_at(json_object_get(row, "shape"), (size_t)axis);
-		if (piece.from != end || piece.to <= end || piece.to > size || axis >= RANK)
-			break;
-		end = piece.to;
-		of->axis = eta.axis = (int)axis;
-		counts[i] = piece.to - piece.from;
-		parts[i].eta = mean_eta(&values, of->axis, piece.from, piece.to);
-		PUSH(arena, of->pieces, piece);
-	}
-	if (end != size || i < json_array_size(pieces))
-		fail(text_at(row, "name"), "the pieces in the report do not cover an axis" HELP
-		                           "write it again with amosc eta --json");
-	eta.nparts = of->pieces.count;
-	eta.counts = counts;
-	eta.parts = parts;
-	return eta;
-}
-
 static Stack row_stack(Arena *arena, const json_t *row)
 {
-	Shape shape = read_shape(row);
-	Eta eta = read_row(arena, row);
+	Shape shape = row_shape(row);
+	Eta eta = row_eta(arena, row);
 	return stack_of(&shape, &eta);
 }
 
@@ -172,8 +72,8 @@ static json_t *matrix_json(const Matrices *all, const Matrix *m, int rank, AddFa
 
 static json_t *matrix_row(Arena *arena, const json_t *row, const char *group, AddFactors *add)
 {
-	Shape shape = read_shape(row);
-	Eta eta = read_row(arena, row);
+	Shape shape = row_shape(row);
+	Eta eta = row_eta(arena, row);
 	const Matrices *all = matrices_of(arena, &shape, &eta);
 	json_t *list = json_array();
 	for (int i = 0; i < all->n; i++)
@@ -385,9 +285,9 @@ json_t *make_policy(Session *session, const char *name, const Report *report, co
 	json_array_foreach (json_object_get(report->json, "params"), i, row) {
 		const char *one = text_at(row, "name");
 		const json_t *other = base ? row_named(base, one) : NULL;
-		check_row(row);
+		check_structure(row);
 		if (other)
-			check_row(other);
+			check_structure(other);
 		json_t *own = target->row(session->arena, row, other); // may fail
 		json_t *made =
 		    json_pack("{ss sO}", "name", one, "shape", json_object_get(row, "shape"));

@@ -113,6 +113,15 @@ Graph *eta_graph(Arena *arena, const Graph *g)
 	return loops_pass(arena, g, TRIPS);
 }
 
+void settle_etas(Arena *arena, const Graph *g, Eta *eta, const EtaOptions *options)
+{
+	apply_etas(arena, g, eta, &options->eta);
+	apply_slots(arena, g, eta, &options->slots);
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_param)
+			eta[i].matrices = matrices_of(arena, &g->slots.at[i].shape, &eta[i]);
+}
+
 Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
 {
 	const Graph *g = has_loop(forward) ? eta_graph(arena, forward) : forward;
@@ -171,11 +180,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 		eta[i] = eta_of(&s, i, &inferred[i]);
 		eta[i].structure = &structure[i];
 	}
-	apply_etas(arena, g, eta, &options->eta);
-	apply_slots(arena, g, eta, &options->slots);
-	for (int i = 0; i < g->slots.count; i++)
-		if (g->slots.at[i].kind == S_param)
-			eta[i].matrices = matrices_of(arena, &g->slots.at[i].shape, &eta[i]);
+	settle_etas(arena, g, eta, options);
 	if (scales)
 		*scales = (Scales){s.nature, s.range, s.demand, s.demand_by, s.coarse};
 	return eta;
