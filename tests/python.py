@@ -218,6 +218,19 @@ fails(
     amosc.UsageError, "--update-only", amosc.build, mlp, "net", loss=loss, batch=8, update_only=True
 )
 
+# The update alone, of a model and of its report.
+pathlib.Path("net.json").write_text(amosc.eta(mlp).json())
+for source, own in (mlp, {}), ("net.json", {}), (mlp, {"loss": loss, "batch": 8}):
+    update = amosc.compile(source, update_only=True, batches=100, **own)
+    assert not list(update.inputs) and list(update.gradients) == list(update.parameters)
+    before = update.parameters["0.bias"].copy()
+    update.gradients["0.bias"][:] = 1
+    update.update()
+    assert update.steps == 1 and (update.parameters["0.bias"] < before).all()
+    fails(amosc.UsageError, "compiled without 'train'", update.step)
+fails(amosc.InputError, "a report; expected a model", amosc.compile, "net.json", bind={"batch": 8})
+fails(amosc.UsageError, "--xi", amosc.compile, mlp, update_only=True, batches=100, xi=0.1)
+
 # help() names everything public.
 for name in amosc.__all__:
     assert getattr(amosc, name).__doc__ and name in pydoc.render_doc(amosc), name

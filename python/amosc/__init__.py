@@ -108,7 +108,8 @@ def compile(
 ) -> Model:
     """Compiles a model for this machine, in memory, with its loss, gradients and optimizer.
 
-    model    path of an ONNX file, an onnx.ModelProto, or a torch.nn.Module
+    model    path of an ONNX file, an onnx.ModelProto, or a torch.nn.Module; with update_only, also
+             of a report
     loss     a formula over outputs, inputs and new inputs, such as "cross_entropy(logits, labels)";
              default: that of the model
     args     example inputs of a module, as torch.onnx.export() takes them, of the shapes to compile
@@ -121,7 +122,10 @@ def compile(
 
     It is compiled at once if bind, batch or data determine all dimensions, else at the first batch,
     for its shapes. With data (sources as the command takes them, or a mapping from inputs to
-    sources or arrays), Amos derives its rate from their number.
+    sources or arrays), Amos derives its rate from their number; else from the option batches.
+
+    With update_only=True it has `parameters`, `gradients`, `state` and update() alone: the program
+    computes the gradients.
     """
     return Model(_source.Source(model, args, export), purpose, {"loss": loss, **options})
 

@@ -46,7 +46,7 @@ TRAINING = (
     "overwrite",
     "out",
 )
-BUILDING = ("name", "minimal", "freestanding", "no_export", "bindings", "update_only", "depfile")
+BUILDING = ("name", "minimal", "freestanding", "no_export", "bindings", "depfile")
 
 
 class Data:
@@ -138,8 +138,10 @@ class Model:
         self._options["data"] = self._data.option
         self._file = source.path.name
         self._compiled: Compiled | None = None
-        with Session(source.path, PURPOSES[purpose], {}) as session:
-            self._declared = declared(session)
+        self._declared: List[Tuple[str, List[Tuple[str, int]]]] = []
+        if not options.get("update_only"):  # which takes no batches
+            with Session(source.path, PURPOSES[purpose], {}) as session:
+                self._declared = declared(session)
         if not self._open() or self._data.option is not None:
             self._compile({})
 

@@ -76,16 +76,21 @@ def _command() -> str:
     return found
 
 
-def policy(report: Mapping[str, Any], target: str) -> Dict[str, Mapping[str, Any]]:
-    """Returns what `amosc eta REPORT --for TARGET` says of each parameter, by name."""
-    if any("role" not in row for row in report["params"]):
+def policy(
+    report: Mapping[str, Any], target: str, base: Mapping[str, Any] | None = None
+) -> Dict[str, Mapping[str, Any]]:
+    """Returns what `amosc eta REPORT --for TARGET [--base BASE]` says of parameters, by name."""
+    given = {"report.json": report} if base is None else {"report.json": report, "base.json": base}
+    if any("role" not in row for one in given.values() for row in one["params"]):
         raise ValueError(
             "scales: numbers have no roles; expected a report of amosc eta --json, or a model"
         )
     with tempfile.TemporaryDirectory(prefix="amosc-") as folder:
-        path = Path(folder, "report.json")
-        path.write_text(json.dumps(report))
-        words = [_command(), "eta", str(path), "--for", target, "--json"]
+        for name, one in given.items():
+            Path(folder, name).write_text(json.dumps(one))
+        words = [_command(), "eta", f"{folder}/report.json", "--for", target, "--json"]
+        if base is not None:
+            words += ["--base", f"{folder}/base.json"]
         done = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if done.returncode:
         raise InputError(done.stderr.strip())

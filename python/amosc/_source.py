@@ -20,25 +20,24 @@ def is_module(model: Any) -> bool:
 
 
 def export_module(module: Any, args: Any, path: Path, options: Mapping[str, Any]) -> None:
-    """Writes a module as docs/eta.md recommends: in training mode, without optimization."""
+    """Writes a copy of a module as docs/eta.md recommends: in training mode, not optimized."""
     import torch
+
+    from .torch import _export
 
     if args is None:
         raise TypeError(
             "args: expected example inputs of the module, as torch.onnx.export() takes them"
         )
-    was_training = module.training
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Exporting a model while it is in training mode")
-            torch.onnx.export(
-                module.train(),
-                args if isinstance(args, tuple) else (args,),
-                str(path),
-                **{"dynamo": True, "optimize": False, "verbose": False, **options},
-            )
-    finally:
-        module.train(was_training)
+    args = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), args)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.filterwarnings("ignore", "Exporting a model while it is in training mode")
+        torch.onnx.export(
+            _export.copied(module).train(),
+            args if isinstance(args, tuple) else (args,),
+            str(path),
+            **{"dynamo": True, "optimize": False, "verbose": False, **options},
+        )
 
 
 class Folder:

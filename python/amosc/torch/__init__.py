@@ -7,7 +7,7 @@ module's graph.
 Amos        the optimizer Amos, with the expected scale of every parameter
 Muon        Muon for hidden matrices, piece by piece, and AdamW for the rest
 Hyperball   matrices of fixed norms, and AdamW for the rest
-groups      parameter groups by role, for AdamW and others
+groups      parameter groups by role, for AdamW and others; with the multipliers of muP
 report      the eta report of a module, which these take as scales=
 
 The module is exported on the CPU, without its weights; it and its gradients are left as they are.
@@ -15,7 +15,8 @@ The module is exported on the CPU, without its weights; it and its gradients are
 
 from ._amos import Amos
 from ._export import ExportError
-from ._matrices import Hyperball, Muon, groups, newton_schulz
+from ._groups import groups
+from ._matrices import Hyperball, Muon, newton_schulz
 from ._scales import ScaleWarning, report
 
 __all__ = [

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
 from .. import _scales as by_name
 from . import _guess
-from ._base import Optimizer, state_type
+from ._base import Optimizer, Rows, state_type
+from ._fused import Rule
 from ._scales import ScaleWarning, resolve
 
+GIVEN = ("beta", "momentum", "clip", "extra_l2", "warmup")  # settings beside lr
+DERIVED = ("coef", "pace", "most", "reach", "least")  # those that follow from the data alone
 LEAST_V = 2.0**-125  # lower limit of v, as in the authors' code
 
 
@@ -111,6 +114,9 @@ class Amos(Optimizer):
                     as the options of amosc train, with the same defaults (docs/optimizer.md)
     foreach         update parameters together, which is faster on a GPU and takes more memory
                     (default: on a GPU)
+    fused           update parameters on the CPU by a program that amosc compiles at the first step.
+                    They are torch.float32 and become views of its memory; the same ones have
+                    gradients in each step, and settings but lr stay
     options         of amosc.eta(): loss, convention, range, slots, ...
 
     Groups may have their own lr, beta, momentum, clip, extra_l2 and warmup, and eta and slots: a
@@ -126,8 +132,8 @@ class Amos(Optimizer):
                  lr: Optional[float] = None, beta: Optional[float] = None,
                  momentum: Optional[float] = None, clip: Optional[float] = None,
                  extra_l2: Optional[float] = None, warmup: Optional[float] = None,
-                 foreach: Optional[bool] = None, **options: Any):
-        defaults = by_name.settings(
+                 foreach: Optional[bool] = None, fused: Optional[bool] = None, **options: Any):
+        defaults: Dict[str, Any] = by_name.settings(
             batches,
             labels,
             xi=lr,
@@ -138,11 +144,12 @@ class Amos(Optimizer):
             warmup=warmup,
         )
         defaults["lr"] = defaults.pop("xi")
+        defaults["batches"] = batches if lr is None else None  # that the other settings follow from
         groups, self._scales = resolve(params, example_inputs, module, scales, options)
         self._tensors: Dict[torch.Tensor, Tuple[Any, torch.Tensor]] = (
             {}
         )  # {parameter: its eta, as given and as used}
-        super().__init__(groups, dict(defaults, foreach=foreach))
+        super().__init__(groups, dict(defaults, foreach=foreach, fused=fused))
 
     @property
     def report(self) -> Any:
@@ -212,7 +219,40 @@ class Amos(Optimizer):
             state["m"] = torch.zeros_like(parameter, dtype=dtype)
         return state
 
-    def update(self, rows: List[Tuple[int, torch.Tensor]], w: List[torch.Tensor],
+    def settings(self, group: Dict[str, Any], indices: List[int]) -> Dict[str, Any]:
+        own = {name: group[name] for name in (*GIVEN, *DERIVED, "batches")}
+        return {**own, "eta": [group["eta"][i] for i in indices]}
+
+    def rule(self, group: Dict[str, Any]) -> Rule:
+        known = by_name.settings(group["batches"], None)
+        for name in DERIVED:
+            if group[name] != known[name]:
+                raise ValueError(
+                    f"fused: {name}: expected {known[name]}, which follows from batches, found "
+                    f"{group[name]}\n  help: fused=False"
+                )
+        options = {"optimizer": "amos", **{name: group[name] for name in GIVEN}}
+        if group["batches"]:
+            options["batches"] = group["batches"]
+        else:
+            options["xi"] = 1
+        rate = known["xi"] if group["batches"] else 1.0
+        return Rule(options, rate, {key: key for key in "vbm"}, {"amos.beta_t": group["beta"]})
+
+    def report_row(self, group: Dict[str, Any], i: int,
+                   parameter: torch.Tensor) -> Mapping[str, Any]:
+        self._scale(group, i, parameter)  # which may be guessed
+        eta = torch.as_tensor(group["eta"][i], dtype=torch.float64)
+        return {
+            "role": "",
+            "shape": list(parameter.shape),
+            "eta": eta.reshape((1,) * (parameter.dim() - eta.dim()) + eta.shape).tolist(),
+            "formula": "",
+            "slots": list(self._state(group, i, parameter)["v"].shape),
+            "why": [],
+        }
+
+    def update(self, rows: Rows, w: List[torch.Tensor],
                g: List[torch.Tensor], t: int, group: Dict[str, Any]) -> None:
         eta = [self._scale(group, *row) for row in rows]
         states = [self._state(group, *row) for row in rows]

@@ -55,8 +55,8 @@ def _is_hole(parameter):
     return parameter.requires_grad or parameter.numel() > TABLE
 
 
-def _skeleton(module):
-    """Returns a copy on the CPU whose parameters are memory that is not written."""
+def copied(module, weights=True):
+    """Returns a copy on the CPU; without weights, its parameters are memory that is not written."""
     copies = {}
     for part in module.modules():
         for tensor in _tensors(
@@ -67,7 +67,7 @@ def _skeleton(module):
         if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
             raise ExportError(f"parameter '{name}' has no shape yet: run the module once")
         values = torch.empty(parameter.shape, dtype=parameter.dtype)
-        if not _is_hole(parameter):
+        if weights or not _is_hole(parameter):
             values.copy_(parameter.detach())
         copies[id(parameter)] = torch.nn.Parameter(values, parameter.requires_grad)
     return copy.deepcopy(module, copies)
@@ -186,7 +186,7 @@ def _ways(module):
         if eager and not plain:
             return
         try:
-            made = _skeleton(module)
+            made = copied(module, weights=False)
         except ExportError:
             raise
         except Exception as error:

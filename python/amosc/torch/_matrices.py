@@ -9,11 +9,18 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
-from ._base import Optimizer, state_type
+from ._base import Optimizer, Rows, state_type
+from ._fused import Rule
 from ._scales import ScaleWarning, resolve
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Keller Jordan's polynomial
-Rows = List[Tuple[int, torch.Tensor]]  # parameters, with their indices in a group
+# Of the Newton-Schulz iteration that amosc compiles.
+COMPILED = {
+    "nesterov": True,
+    "ns_steps": 5,
+    "ns_coefficients": COEFFICIENTS,
+    "ns_dtype": torch.float32,
+}
 Piece = Tuple[
     int, Mapping[str, Any], torch.Tensor
 ]  # index in a list; entry in the report; [count, rows, columns]
@@ -93,20 +100,21 @@ class _Matrices(Optimizer):
     without."""
 
     target = ""  # of amosc eta --for
-    own = ("_policy", "_decay", "_adam", "_report")
+    own = ("_policy", "_decay", "_adam", "_scales")
+    compiled: Dict[str, Any] = {}  # settings of matrices that programs of fused=True have
 
     def __init__(self, params: Any, example_inputs: Any, module: Optional[torch.nn.Module],
                  scales: Any, options: Mapping[str, Any], defaults: Dict[str, Any],
                  adam: Dict[str, Any]):
-        groups, found = resolve(params, example_inputs, module, scales, options)
-        self._policy, self._decay = found.policy(self.target), found.policy("adamw-groups")
-        self._adam, self._report = adam, found.report
+        groups, self._scales = resolve(params, example_inputs, module, scales, options)
+        self._policy = self._scales.policy(self.target)
+        self._decay, self._adam = self._scales.policy("adamw-groups"), adam
         super().__init__(groups, dict(defaults, matrices=None, role="unused"))
 
     @property
     def report(self) -> Any:
         """The eta report that the groups come from."""
-        return self._report
+        return self._scales.report
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds the groups into which roles divide one."""
@@ -133,18 +141,7 @@ class _Matrices(Optimizer):
         if group["matrices"] is not None:
             self.update_matrices(rows, w, g, group, t)
             return
-        if group["role"] == "unused":
-            names = [
-                group["param_names"][i] if "param_names" in group else f"parameter {i}"
-                for i, _ in rows
-            ]
-            warnings.warn(
-                f"{', '.join(names)}: there are gradients, but the graph that roles were inferred "
-                "from does not use these parameters; AdamW trains them, without weight decay",
-                ScaleWarning,
-                stacklevel=4,
-            )
-            group["role"] = "no_decay"
+        self._warn_unused(rows, group)
         lr = float(group["lr"])
         updates = self._adam_updates(rows, g, group, t)
         torch._foreach_mul_(w, 1 - lr * group["weight_decay"])
@@ -153,6 +150,50 @@ class _Matrices(Optimizer):
     def update_matrices(self, rows: Rows, w: List[torch.Tensor], g: List[torch.Tensor],
                         group: Dict[str, Any], t: int) -> None:
         raise NotImplementedError
+
+    def _warn_unused(self, rows: Rows, group: Dict[str, Any]) -> None:
+        if group["role"] != "unused":
+            return
+        names = [
+            group["param_names"][i] if "param_names" in group else f"parameter {i}" for i, _ in rows
+        ]
+        warnings.warn(
+            f"{', '.join(names)}: there are gradients, but the graph that roles were inferred "
+            "from does not use these parameters; AdamW trains them, without weight decay",
+            ScaleWarning,
+            stacklevel=5,
+        )
+        group["role"] = "no_decay"
+
+    def settings(self, group: Dict[str, Any], indices: List[int]) -> Dict[str, Any]:
+        matrices = ("momentum", "weight_decay", *self.compiled)
+        names = matrices if group["matrices"] is not None else ("betas", "eps", "weight_decay")
+        return {name: group[name] for name in names}
+
+    def rule(self, group: Dict[str, Any]) -> Rule:
+        if group["matrices"] is None:
+            beta, beta2 = group["betas"]
+            options = dict(optimizer="adamw", rate=1, warmup=0, beta=beta, beta2=beta2,
+                           eps=group["eps"], decay=0, other_decay=group["weight_decay"])
+            state = {"exp_avg": "m", "exp_avg_sq": "s"}
+            return Rule(options, 1.0, state, {"amos.beta_t": beta, "amos.beta2_t": beta2})
+        for name, value in self.compiled.items():
+            if group[name] != value:
+                raise ValueError(
+                    f"fused: {name}: expected {value}, which is compiled, found {group[name]}\n"
+                    f"  help: {name}={value!r}, or fused=False"
+                )
+        options = dict(optimizer=self.target, rate=1, warmup=0, momentum=group["momentum"],
+                       decay=group["weight_decay"])
+        return Rule(options, 1.0, {"momentum_buffer": "m"}, {})
+
+    def report_row(self, group: Dict[str, Any], i: int,
+                   parameter: torch.Tensor) -> Mapping[str, Any]:
+        if group["matrices"] is not None:
+            return self._scales.row(parameter) or {}  # which all parameters of such groups have
+        self._warn_unused(list(self.gradients(group)), group)
+        shape = list(parameter.shape)
+        return {"role": "", "shape": shape, "eta": 1, "formula": "", "slots": shape, "why": []}
 
     def _running(self, rows: Rows, key: str) -> List[torch.Tensor]:
         """Returns state `key` of parameters, zeros at first, in their shapes."""
@@ -199,8 +240,9 @@ class Muon(_Matrices):
     kernel that holds several matrices (queries, keys and values; gates; experts) is updated as
     these matrices.
 
-    params, example_inputs, module, scales, foreach, options
-                    as of Amos
+    params, example_inputs, module, scales, foreach, fused, options
+                    as of Amos; fused with ns_dtype=torch.float32 and the defaults of other settings
+                    of the iteration
     lr              the learning rate of matrices
     weight_decay    per step, times lr; of kernels that AdamW trains, too
     factor          "factor", sqrt(max(1, rows / columns)), that of Keller Jordan; or "rms_factor",
@@ -215,6 +257,7 @@ class Muon(_Matrices):
     """
 
     target = "muon"
+    compiled = {"factor": "factor", **COMPILED}
 
     def __init__(self, params: Any, example_inputs: Any = None, *,
                  module: Optional[torch.nn.Module] = None, scales: Any = None, lr: float = 0.02,
@@ -223,12 +266,13 @@ class Muon(_Matrices):
                  ns_coefficients: Sequence[float] = COEFFICIENTS,
                  ns_dtype: torch.dtype = torch.bfloat16, adam_lr: float = 3e-4,
                  betas: Tuple[float, float] = (0.9, 0.95), eps: float = 1e-10,
-                 table_decay: float = 0.0, foreach: Optional[bool] = None, **options: Any):
+                 table_decay: float = 0.0, foreach: Optional[bool] = None,
+                 fused: Optional[bool] = None, **options: Any):
         if factor not in ("factor", "rms_factor"):
             raise ValueError(f"factor: expected 'factor' or 'rms_factor', found '{factor}'")
         defaults = dict(lr=lr, weight_decay=weight_decay, factor=factor, momentum=momentum,
                         nesterov=nesterov, ns_steps=ns_steps, ns_coefficients=ns_coefficients,
-                        ns_dtype=ns_dtype, betas=betas, eps=eps, foreach=foreach)
+                        ns_dtype=ns_dtype, betas=betas, eps=eps, foreach=foreach, fused=fused)
         adam = {"lr": adam_lr, "decays": {"decay": weight_decay, "table": table_decay}}
         super().__init__(params, example_inputs, module, scales, options, defaults, adam)
 
@@ -249,8 +293,9 @@ class Hyperball(_Matrices):
     Every matrix keeps its Frobenius norm, R: w moves by lr R along the direction of the update,
     then back to norm R.
 
-    params, example_inputs, module, scales, foreach, options
-                    as of Amos
+    params, example_inputs, module, scales, foreach, fused, options
+                    as of Amos; fused with ns_dtype=torch.float32 and the defaults of other settings
+                    of the iteration
     lr              the length of a step of matrices, per R
     base            the optimizer whose updates give the direction: "muon" or "adam"
     radius          R: "eta", the norm at the expected scale, or "initial", that of the first
@@ -265,6 +310,7 @@ class Hyperball(_Matrices):
     """
 
     target = "hyperball"
+    compiled = {"base": "muon", "radius": "eta", **COMPILED}
 
     def __init__(self, params: Any, example_inputs: Any = None, *,
                  module: Optional[torch.nn.Module] = None, scales: Any = None, lr: float = 0.02,
@@ -274,7 +320,7 @@ class Hyperball(_Matrices):
                  ns_dtype: torch.dtype = torch.bfloat16, adam_lr: float = 6e-4,
                  betas: Tuple[float, float] = (0.9, 0.95), eps: float = 1e-8,
                  weight_decay: float = 0.0, table_decay: float = 0.0,
-                 foreach: Optional[bool] = None, **options: Any):
+                 foreach: Optional[bool] = None, fused: Optional[bool] = None, **options: Any):
         known = {"base": ("muon", "adam"), "radius": ("eta", "initial")}
         for name, value in ("base", base), ("radius", radius):
             if value not in known[name]:
@@ -282,7 +328,7 @@ class Hyperball(_Matrices):
                 raise ValueError(f"{name}: expected '{one}' or '{other}', found '{value}'")
         defaults = dict(lr=lr, base=base, radius=radius, momentum=momentum, nesterov=nesterov,
                         ns_steps=ns_steps, ns_coefficients=ns_coefficients, ns_dtype=ns_dtype,
-                        betas=betas, eps=eps, weight_decay=0.0, foreach=foreach)
+                        betas=betas, eps=eps, weight_decay=0.0, foreach=foreach, fused=fused)
         adam = {"lr": adam_lr, "decays": {"decay": weight_decay, "table": table_decay}}
         super().__init__(params, example_inputs, module, scales, options, defaults, adam)
 
@@ -313,30 +359,3 @@ class Hyperball(_Matrices):
             )
             moved = _unit(cut(w[i], matrix)) - float(group["lr"]) * _unit(update)
             put(w[i], matrix, radius * _unit(moved))
-
-
-def groups(module: Any, example_inputs: Any = None, *, scales: Any = None,
-           target: str = "adamw-groups", weight_decay: float = 0.1, table_decay: float = 0.0,
-           **options: Any) -> List[Dict[str, Any]]:
-    """Returns parameter groups by role, for torch.optim.AdamW and others.
-
-        optimizer = torch.optim.AdamW(amosc.torch.groups(model, (x,)), lr=1e-3)
-
-    target   "adamw-groups": groups "decay" (kernels), "table" and "no_decay" with their
-             weight_decay, the first two of which are arguments; "muon" or "hyperball": groups
-             "muon" or "hyperball" (hidden matrices) and "adam"
-    The key "role" of a group names it. Other arguments are those of Amos.
-    """
-    found = resolve(module, example_inputs, None, scales, options)[1]
-    decays = {"decay": weight_decay, "table": table_decay}
-    made: Dict[str, Dict[str, Any]] = {}
-    policy = found.policy(target)
-    for parameter in found.names:
-        role = (
-            policy[parameter]["group"]
-            if parameter in policy
-            else "no_decay" if target == "adamw-groups" else "adam"
-        )
-        own = {"weight_decay": decays.get(role, 0.0)} if target == "adamw-groups" else {}
-        made.setdefault(role, {"params": [], "role": role, **own})["params"].append(parameter)
-    return list(made.values())

@@ -93,9 +93,12 @@ class Scales:
         it."""
         return self._rows.get(parameter)
 
-    def policy(self, target: str) -> Dict[torch.Tensor, Mapping[str, Any]]:
-        """Returns what `amosc eta --for TARGET` says of each parameter."""
-        rows = by_name.policy(self.report, target)
+    def policy(
+        self, target: str, base: Optional[Mapping[str, Any]] = None
+    ) -> Dict[torch.Tensor, Mapping[str, Any]]:
+        """Returns what `amosc eta --for TARGET` says of each parameter; `base`: a report for
+        --base."""
+        rows = by_name.policy(self.report, target, base)
         return {parameter: rows[row["name"]] for parameter, row in self._rows.items()}
 
 
