@@ -9,7 +9,7 @@
 bool is_narrow(const Session *session)
 {
 	const char *said = choice(session, OPT_precision, "f32");
-	return !strcmp(said, "bf16") || !strcmp(said, "f16");
+	return !strcmp(said, "bf16") || !strcmp(said, "f16") || !strcmp(said, "tf32");
 }
 
 // Returns the options that decide what is compiled: all values of a list, else the last value.

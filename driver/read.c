@@ -191,6 +191,7 @@ static Precision precision(const Session *session)
 	static const char *const names[] = {[PRECISION_F32] = "f32",
 	                                    [PRECISION_BF16] = "bf16",
 	                                    [PRECISION_F16] = "f16",
+	                                    [PRECISION_TF32] = "tf32",
 	                                    [PRECISION_F64] = "f64"};
 	const char *said = choice(session, OPT_precision, NULL);
 	bool gradients = session->purpose == FOR_GRADIENTS,
@@ -200,12 +201,12 @@ static Precision precision(const Session *session)
 	Precision p = PRECISION_F32;
 	while (said && p < PRECISION_FILE && strcmp(said, names[p]))
 		p++;
-	bool fits = p == PRECISION_F32 || p == PRECISION_BF16 || forward ||
+	bool fits = p == PRECISION_F32 || p == PRECISION_BF16 || p == PRECISION_TF32 || forward ||
 	            (gradients && p == PRECISION_F64);
 	if (p == PRECISION_FILE || !fits)
 		fail_status(STATUS_USAGE, "--precision",
-		            "expected f32 or bf16, f16 in run and eval, or f64 in run, eval and "
-		            "grad; found '%s'",
+		            "expected f32, bf16 or tf32, f16 in run and eval, or f64 in run, eval "
+		            "and grad; found '%s'",
 		            said);
 	return p;
 }

@@ -19,7 +19,8 @@ typedef struct Kind {            // of products
 } Kind;
 
 static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
-                  matrix = {32, 64, 512, 32, BUFFERS, 1, 0.0625, 8};
+                  bf16 = {32, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, 0.0625, 8},
+                  tf32 = {32, 64, 512, MATRIX_LINE / 4, BUFFERS, 1, 0.125, 16};
 
 typedef struct Choice {
 	int64_t height, columns, parts;
@@ -91,7 +92,7 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	const Kind *kind = z.matrix ? &matrix : &fused;
+	const Kind *kind = z.matrix == E_bf16 ? &bf16 : z.matrix ? &tf32 : &fused;
 	Choice best = choose_tile(t, kind, &z.dot);
 	s->height = best.height;
 	s->columns = best.columns;
@@ -100,7 +101,8 @@ void tile_block(Scheduler *t)
 	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
 		s->depth /= 2; // so many sums leave few registers for loads
 	s->unroll = kind->unroll;
-	int64_t stage = (s->height + s->columns) * s->depth * (z.matrix ? 2 : z.dot.bytes);
+	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
+	int64_t stage = (s->height + s->columns) * s->depth * bytes;
 	s->stages = MAX(2, MIN(kind->buffers, SHARED / stage));
 	s->a = choose_packing(t, &z.dot, 0);
 	s->b = choose_packing(t, &z.dot, 1);

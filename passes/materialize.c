@@ -56,9 +56,11 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			if (reader[v->in[k]] == r)
 				continue;
 			reader[v->in[k]] = r;
-			// A cast from fewer bytes is not stored, but its operand.
+			// A cast from fewer bytes is not stored, but its operand; nor is what
+			// products round themselves.
 			bool widens =
-			    v->op == O_cast && elems[u->type].bytes < elems[v->type].bytes;
+			    (v->op == O_cast && elems[u->type].bytes < elems[v->type].bytes) ||
+			    is_tf32(v);
 			bool through = cls == C_move || (v->op == O_gather && k == 0) || widens;
 			of->readers += !through || w->kept;
 			if (through) {
@@ -67,6 +69,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				of->stretch |= w->stretch || v->op == O_expand ||
 				               count_of(&v->shape) >= 2 * count_of(&u->shape);
 				of->moved |= w->moved || (v->op != O_reshape && !widens);
+				of->factor |= is_tf32(v) && w->factor;
 			} else {
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
@@ -166,6 +169,8 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 	}
 	if (w->kept || c->weight >= ENOUGH)
 		return true;
+	if (is_tf32(v))
+		return false;
 	if (!c->reads)
 		return w->readers > 1 && c->weight > AGAIN;
 	if (c->tail && (w->readers > 1 || w->moved))

@@ -300,6 +300,7 @@ Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
+void check_precision(const Graph *, const Machine *); // fails if it has no such products
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------

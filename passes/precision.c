@@ -5,7 +5,8 @@
 // f32. Sums and what is computed from them alone (statistics of norms, softmax and losses) are not
 // rounded; nor are outputs, what loops carry, and whatever does not lie between two products: the
 // optimizer's step, except before Muon's last product, and masks, positions and tables, whose
-// numbers may be large.
+// numbers may be large. TF32 has no type of its own: products round what they read, and no value
+// in memory is rounded.
 #include "index.h"
 #include "passes.h"
 
@@ -119,6 +120,15 @@ static void find_factors(Precision *p)
 			    p->product[r] || (p->factor[r] && passes_on(p, r));
 }
 
+static Ref put_tf32_product(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	const Precision *p = context;
+	if (!p->product[ref_of(p->from, v)])
+		return put_as(to, v, in);
+	Ref low[] = {put_tf32(to, in[0]), put_tf32(to, in[1])};
+	return put_as(to, v, low);
+}
+
 static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Precision *p = context;
@@ -142,9 +152,23 @@ Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 	bool *after = NEWS(scratch, bool, from->nval);
 	Graph *to = graph_like(arena, from);
 	find_products(scratch, &p, after);
+	if (from->products == E_f32) {
+		copy_graph(to, from, NULL, put_tf32_product, &p);
+		arena_free(scratch);
+		return to;
+	}
 	find_handed(scratch, &p, after, machine);
 	find_factors(&p);
 	copy_graph(to, from, NULL, put_rounded, &p);
 	arena_free(scratch);
 	return to;
+}
+
+void check_precision(const Graph *g, const Machine *machine)
+{
+	if (g->products == E_f32 && !has_block_matrix(machine))
+		fail_status(STATUS_USAGE, "--precision",
+		            "code for %s has no instructions for tf32" HELP
+		            "give --target cuda:sm_80 or newer, or --precision f32",
+		            machine->name);
 }

@@ -1,9 +1,10 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu cuda|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a
-// training step. cuda: on emulated threads, in random orders, where any one barrier left out is a
-// race; and as PTX, which ptxas assembles, if it is installed, without spills, and in registers and
-// shared memory for two blocks of a multiprocessor. ptx: only this. opencl: on this machine's
-// device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code objects.
+// gpu cuda|tf32|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models (.onnx),
+// as a training step. cuda: on emulated threads, in random orders, where any one barrier left out is
+// a race; and as PTX, which ptxas assembles, if it is installed, without spills, and in registers
+// and shared memory for two blocks of a multiprocessor. tf32: the same with models' products of
+// TF32. ptx: PTX alone. opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val
+// checks. hip: as code objects.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -106,10 +107,10 @@ static bool check_hip(Arena *arena, const Graph *g, const char *what)
 // ---- graphs ---------------------------------------------------------------------------
 
 // Returns a training step of a classifier or language model: loss, gradients, Amos.
-static Graph *train_graph(Arena *arena, const char *path)
+static Graph *train_graph(Arena *arena, const char *path, Precision precision)
 {
-	static const Bind bind[] = {{"batch", 1}, {"sequence", 32}};
-	ReadOptions options = {.nbind = COUNT(bind), .bind = bind};
+	static const Bind bind[] = {{"batch", 1}, {"sequence", 32}, {"n", 64}};
+	ReadOptions options = {.nbind = COUNT(bind), .bind = bind, .precision = precision};
 	Graph *g = loss_pass(arena, read_model(arena, path, &options)->graph,
 	                     "cross_entropy(logits, labels)");
 	Ref loss = find_output(g, "loss");
@@ -172,25 +173,30 @@ static double check_device(Arena *arena, const Graph *g, const Array *slot, doub
 	return check_graph(arena, g, slot, target, device_launch, tolerance, NULL, what);
 }
 
+#define TF32 5e-3
+
 int main(int argc, char **argv)
 {
 	int failures = 0;
 	const char *how = argc > 1 ? argv[1] : "";
 	bool opencl = !strcmp(how, "opencl"), hip = !strcmp(how, "hip"),
-	     runs = !hip && strcmp(how, "ptx");
+	     tf32 = !strcmp(how, "tf32"), runs = !hip && strcmp(how, "ptx");
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
 		bool model = ends_with(argv[i], ".onnx");
-		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
+		Precision precision = tf32 ? PRECISION_TF32 : PRECISION_F32;
+		Graph *g =
+		    model ? train_graph(arena, argv[i], precision) : read_graph(arena, argv[i]);
 		double worst = 0;
 		if (runs) {
 			Array *slot = model ? first_slots(arena, g)
 			                    : random_slots(arena, g, (uint64_t)i - 1, 5);
 			// Rounding accumulates through the layers of a model: the tolerance is that
-			// of the goldens.
-			worst = (opencl ? check_device : check_emulated)(
-			    arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
+			// of the goldens, or of operands with 11 digits.
+			double tolerance = tf32 ? TF32 : model ? 1e-4 : 1e-5;
+			worst = (opencl ? check_device : check_emulated)(arena, g, slot, tolerance,
+			                                                 argv[i]);
 		}
 		bool good =
 		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])

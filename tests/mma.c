@@ -3,9 +3,12 @@
 //   a [16, 16]: register r has row group + 8 (r % 2), columns 2 pair + 8 (r / 2) and the next
 //   b [16, 8]: register r has rows 2 pair + 8 r and the next, column group
 //   c [16, 8]: register r has row group + 8 (r / 2), column 2 pair + r % 2
+//   of TF32, a [16, 8]: register r has row group + 8 (r % 2), column pair + 4 (r / 2)
+//   b [8, 8]: register r has row pair + 4 r, column group
 //   ldmatrix: register r has, of the lines of threads 8 r to 8 r + 7, line group, elements 2 pair
 //   and the next; turned: of lines 2 pair and the next, element group
 #include "mma.h"
+#include <math.h>
 #include <string.h>
 
 static float bf16(uint32_t pair, int half)
@@ -14,6 +17,18 @@ static float bf16(uint32_t pair, int half)
 	float x;
 	memcpy(&x, &bits, sizeof x);
 	return x;
+}
+
+static void multiply(int steps, float (*a)[16], float (*b)[8], Lane *lane)
+{
+	for (int l = 0; l < LANES; l++)
+		for (int r = 0; r < 4; r++) {
+			int row = l / 4 + r / 2 * 8, column = l % 4 * 2 + r % 2;
+			float sum = lane[l].c[r];
+			for (int k = 0; k < steps; k++)
+				sum += a[row][k] * b[k][column];
+			lane[l].c[r] = sum;
+		}
 }
 
 void mma_bf16(Lane *lane)
@@ -27,14 +42,35 @@ void mma_bf16(Lane *lane)
 			for (int r = 0; r < 2; r++)
 				b[at + r * 8][group] = bf16(lane[l].b[r], e);
 		}
-	for (int l = 0; l < LANES; l++)
-		for (int r = 0; r < 4; r++) {
-			int row = l / 4 + r / 2 * 8, column = l % 4 * 2 + r % 2;
-			float sum = lane[l].c[r];
-			for (int k = 0; k < 16; k++)
-				sum += a[row][k] * b[k][column];
-			lane[l].c[r] = sum;
-		}
+	multiply(16, a, b, lane);
+}
+
+static float tf32(uint32_t bits) // what the instruction reads of f32
+{
+	float x;
+	bits &= ~UINT32_C(0x1FFF);
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+void mma_tf32(Lane *lane)
+{
+	float a[16][16], b[16][8];
+	for (int l = 0; l < LANES; l++) {
+		int group = l / 4, pair = l % 4;
+		for (int r = 0; r < 4; r++)
+			a[group + r % 2 * 8][pair + r / 2 * 4] = tf32(lane[l].a[r]);
+		for (int r = 0; r < 2; r++)
+			b[pair + r * 4][group] = tf32(lane[l].b[r]);
+	}
+	multiply(8, a, b, lane);
+}
+
+uint32_t round_tf32(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return isfinite(x) ? (bits + 0x1000) & ~UINT32_C(0x1FFF) : bits;
 }
 
 void mma_load(const void *const *line, bool turned, uint32_t (*result)[4])

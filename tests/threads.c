@@ -30,7 +30,7 @@ enum {
 
 #define COPY UINT32_MAX // instead of a block: a copy under way
 
-typedef enum Wait { READY, SHUFFLE, LOAD, MULTIPLY, BARRIER, DONE } Wait;
+typedef enum Wait { READY, SHUFFLE, LOAD, MULTIPLY_BF16, MULTIPLY_TF32, BARRIER, DONE } Wait;
 
 typedef struct Copy { // to shared memory, under way
 	char *to;
@@ -79,7 +79,7 @@ typedef struct Thread {
 	Stack stack;
 	Wait wait;
 	int32_t value, distance, site;
-	Lane lane;        // of MULTIPLY
+	Lane lane;        // of MULTIPLY_
 	const void *line; // of LOAD
 	int32_t turned;
 	uint32_t result[4];
@@ -286,8 +286,11 @@ void amos_gpu_write(uintptr_t at, int32_t bytes)
 // ---- matrix instructions, and copies to shared memory ---------------------------------
 
 void amos_gpu_ldmatrix(const void *line, int32_t turned);
-void amos_gpu_mma(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float, float,
-                  float);
+void amos_gpu_mma_bf16(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
+                       float, float);
+void amos_gpu_mma_tf32(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
+                       float, float);
+uint32_t amos_gpu_tf32(float);
 uint32_t amos_gpu_result(int32_t i);
 void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some);
 void amos_gpu_commit(void), amos_gpu_wait(int32_t most);
@@ -300,11 +303,23 @@ void amos_gpu_ldmatrix(const void *line, int32_t turned)
 	wait_for(LOAD);
 }
 
-void amos_gpu_mma(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
-                  float c0, float c1, float c2, float c3)
+void amos_gpu_mma_bf16(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
+                       float c0, float c1, float c2, float c3)
 {
 	thread->lane = (Lane){{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
-	wait_for(MULTIPLY);
+	wait_for(MULTIPLY_BF16);
+}
+
+void amos_gpu_mma_tf32(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
+                       float c0, float c1, float c2, float c3)
+{
+	thread->lane = (Lane){{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
+	wait_for(MULTIPLY_TF32);
+}
+
+uint32_t amos_gpu_tf32(float x)
+{
+	return round_tf32(x);
 }
 
 uint32_t amos_gpu_result(int32_t i)
@@ -398,23 +413,35 @@ static void load_matrices(Thread *warp)
 		memcpy(warp[l].result, result[l], sizeof result[l]);
 }
 
-static void multiply(Thread *warp)
+static void multiply(Thread *warp, void (*matrices)(Lane *))
 {
 	Lane lane[WARP];
 	for (int l = 0; l < WARP; l++)
 		lane[l] = warp[l].lane;
-	mma_bf16(lane);
+	matrices(lane);
 	for (int l = 0; l < WARP; l++)
 		memcpy(warp[l].result, lane[l].c, sizeof lane[l].c);
 }
 
+static void multiply_bf16(Thread *warp)
+{
+	multiply(warp, mma_bf16);
+}
+
+static void multiply_tf32(Thread *warp)
+{
+	multiply(warp, mma_tf32);
+}
+
 static bool release_warp(Block *b, int from)
 {
-	static void (*const done[])(Thread *) = {
-	    [SHUFFLE] = shuffle, [LOAD] = load_matrices, [MULTIPLY] = multiply};
+	static void (*const done[])(Thread *) = {[SHUFFLE] = shuffle,
+	                                         [LOAD] = load_matrices,
+	                                         [MULTIPLY_BF16] = multiply_bf16,
+	                                         [MULTIPLY_TF32] = multiply_tf32};
 	Thread *warp = &b->thread[from];
 	Wait what = warp->wait;
-	if (what == READY || what > MULTIPLY || !all_wait(b, from, from + WARP, what))
+	if (what == READY || what > MULTIPLY_TF32 || !all_wait(b, from, from + WARP, what))
 		return false;
 	done[what](warp);
 	for (int l = 0; l < WARP; l++)

@@ -50,6 +50,13 @@ void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Valu
 
 // ---- operands -------------------------------------------------------------------------
 
+// Returns the operand; matrix instructions for TF32 round it themselves.
+static Ref operand_of(const ThreadTile *d, int o)
+{
+	const Val *v = val(d->g->graph, d->v->in[o]);
+	return d->p.matrix == E_f32 ? v->in[0] : d->v->in[o];
+}
+
 static void term_index(ThreadTile *d, int o, const Index *k, const Index *other, Index *idx)
 {
 	dot_index(d->g->vars, d->g->graph, d->v, &d->p.dot, o, &d->batch, o ? k : other,
@@ -69,7 +76,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	Index k = new_variable(g->vars, (Var){.extent = p->k, .align = along ? vec : 1});
 	Index other = new_variable(g->vars, (Var){.extent = extent, .align = along ? 1 : vec});
 	Index idx[RANK], place;
-	Ref r = d->v->in[o];
+	Ref r = operand_of(d, o);
 	term_index(d, o, &k, &other, idx);
 	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 		return false;
@@ -83,7 +90,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 // Two elements of 16 bits wait in one register.
 static bool is_pair(const ThreadTile *d, const Share *s)
 {
-	return d->p.matrix && s->vec == PAIR;
+	return d->p.matrix == E_bf16 && s->vec == PAIR;
 }
 
 static Value pair_of(Gen *g, const Value *x)
@@ -102,10 +109,12 @@ static void share_start(ThreadTile *d, int o)
 	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
 	s->side = d->size[o];
-	s->vec = (int)MIN(all, WIDE / elems[val(g->graph, d->v->in[o])->type].bytes);
+	s->vec = (int)MIN(all, WIDE / elems[val(g->graph, operand_of(d, o))->type].bytes);
 	s->wide = is_wide(d, o, s->vec);
-	if (!s->wide)
-		s->vec = d->p.matrix && (s->along ? d->p.dot.k : extent) % PAIR == 0 ? PAIR : 1;
+	if (!s->wide) {
+		bool pairs = (s->along ? d->p.dot.k : extent) % PAIR == 0;
+		s->vec = d->p.matrix == E_bf16 && pairs ? PAIR : 1;
+	}
 	s->count = (int)all / s->vec;
 	s->start = d->stage;
 	s->size = d->kind->share_size(d, o);
@@ -134,7 +143,7 @@ static void load_unit(ThreadTile *d, int o, int i, const Index *k, Value *x, Val
 {
 	Gen *g = d->g;
 	const Share *s = &d->share[o];
-	Ref r = d->v->in[o];
+	Ref r = operand_of(d, o);
 	Elem type = val(g->graph, r)->type;
 	Index idx[RANK], place;
 	for (int e = 0; e < s->vec && !s->wide; e++) {
@@ -161,7 +170,7 @@ static void load_share(ThreadTile *d, int o, Value step, Value stage)
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	int64_t all = d->p.dot.k;
-	Ref r = d->v->in[o];
+	Ref r = operand_of(d, o);
 	for (int i = 0; i < s->count; i++) {
 		Value at_k = sum_of(g, step, s->k[i]), inside = NULL, x[LOADS];
 		int align = s->along ? s->vec : 1;
@@ -174,7 +183,7 @@ static void load_share(ThreadTile *d, int o, Value step, Value stage)
 		if (s->wide && d->kind->asynchronous)
 			continue;
 		for (int e = 0; e < s->vec; e++) {
-			if (!d->p.matrix)
+			if (d->p.matrix != E_bf16)
 				x[e] = widen_float(g, x[e], val(g->graph, r)->type);
 			if (inside)
 				x[e] = LLVMBuildSelect(g->b, inside, x[e], LLVMConstNull(d->packed),
@@ -551,8 +560,8 @@ void emit_thread_tile(Gen *g)
 	                  .thread = g->ops->thread(g)};
 	d->elem = elem_type(g, d->v->type);
 	d->bytes = elems[d->v->type].bytes;
-	d->packed = d->p.matrix ? g->i16 : d->elem;
-	d->packed_bytes = d->p.matrix ? 2 : d->bytes;
+	d->packed = d->p.matrix == E_bf16 ? g->i16 : d->elem;
+	d->packed_bytes = d->p.matrix == E_bf16 ? 2 : d->bytes;
 	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused;
 	d->parts = (Partials){.reduce = &s->reduce,
 	                      .keep = &s->keep,

@@ -35,6 +35,19 @@ Ref put_cast(Graph *g, Ref x, Elem elem)
 	return put(g, O_cast, 1, &x, &(Attr){.n = 1, .i = {elem}});
 }
 
+enum { TF32_BITS = 10, TF32_LEAST = -126 }; // after the leading one; exponent
+
+Ref put_tf32(Graph *g, Ref x)
+{
+	return put(g, O_narrow, 1, &x, &(Attr){.n = 2, .i = {TF32_BITS, TF32_LEAST}});
+}
+
+bool is_tf32(const Val *v)
+{
+	return v->op == O_narrow && v->type == E_f32 && v->attr->i[0] == TF32_BITS &&
+	       v->attr->i[1] == TF32_LEAST;
+}
+
 Ref put_reshape(Graph *g, Ref x, Shape shape)
 {
 	Attr attr = list_attr(shape.rank, shape.dim);

@@ -190,14 +190,25 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	return p;
 }
 
+bool has_block_matrix(const Machine *machine)
+{
+	return machine->pairs && machine->threads > 1;
+}
+
+static Elem matrix_type(const Graph *g, const Val *v, const Machine *machine)
+{
+	const Val *a = val(g, v->in[0]), *b = val(g, v->in[1]);
+	bool bf16 = a->type == E_bf16 && b->type == E_bf16, tf32 = is_tf32(a) && is_tf32(b);
+	return !has_block_matrix(machine) ? 0 : bf16 ? E_bf16 : tf32 ? E_f32 : 0;
+}
+
 BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 {
 	const Sched *s = kern->sched;
 	const Val *v = val(g, kern->root);
 	BlockSizes p = {.dot = matrix_sizes(g, v)};
 	const DotSizes *dot = &p.dot;
-	p.matrix =
-	    machine->pairs && val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
+	p.matrix = matrix_type(g, v, machine);
 	p.down = ceil_div(dot->m, s->height);
 	p.across = ceil_div(dot->n, s->columns);
 	p.part = ceil_div(ceil_div(dot->k, MAX(1, s->parts)), s->depth) * s->depth;

@@ -193,7 +193,8 @@ typedef struct Graph {
 	Table *limits;  // onnx layer: Ref -> interval of its elements
 	Decomposed plain;
 	bool wide; // f32 is computed as f64; random numbers, and slots other than inputs, are f32
-	Elem products;  // type that operands of products are rounded to (precision.c); 0: none
+	// Type that operands of products are rounded to (precision.c); f32: to the bits of TF32; 0: none.
+	Elem products;
 	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
 } Graph;
 
@@ -289,6 +290,8 @@ Ref put2(Graph *, Op, Ref, Ref);
 Ref put3(Graph *, Op, Ref, Ref, Ref);
 Ref put_reduce(Graph *, Op, Ref, int naxes, const int64_t *axes);
 Ref put_cast(Graph *, Ref, Elem);
+Ref put_tf32(Graph *, Ref); // f32, rounded to the bits of TF32: 11 digits
+bool is_tf32(const Val *);  // put by put_tf32
 Ref put_reshape(Graph *, Ref, Shape);
 Ref put_expand(Graph *, Ref, Shape);
 Ref put_permute(Graph *, Ref, const int64_t *perm);

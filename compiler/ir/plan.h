@@ -334,7 +334,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.
 typedef struct BlockSizes {
 	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
-	bool matrix;            // bf16 by matrix instructions
+	Elem matrix;            // of operands of matrix instructions: bf16, f32 as TF32; 0: none
 	int64_t down, across;   // tiles
 	int64_t part;           // steps of k of a part
 	int64_t part_size;      // elements of its sums
@@ -342,6 +342,9 @@ typedef struct BlockSizes {
 	int64_t partials, work; // bytes of work before the partial results; in all
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
+enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions
+// True if blocks of threads have matrix instructions, for bf16 and TF32.
+bool has_block_matrix(const Machine *);
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ typedef enum Precision { // that floats are computed in
 	PRECISION_F32,
 	PRECISION_BF16, // f32, but operands of products and what flows between kernels are rounded
 	PRECISION_F16,
+	PRECISION_TF32, // f32, but products read 11 digits of their operands
 	PRECISION_F64,
 	PRECISION_FILE, // f64 if the file computes doubles from data or weights, else f32
 } Precision;

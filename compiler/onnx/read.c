@@ -306,9 +306,9 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	}
 	r->g = graph_new(arena, m->path, book_builtin());
 	r->g->wide = *wide;
-	r->g->products = options->precision == PRECISION_BF16  ? E_bf16
-	                 : options->precision == PRECISION_F16 ? E_f16
-	                                                       : 0;
+	static const Elem products[] = {
+	    [PRECISION_BF16] = E_bf16, [PRECISION_F16] = E_f16, [PRECISION_TF32] = E_f32};
+	r->g->products = options->precision <= PRECISION_TF32 ? products[options->precision] : 0;
 	return lower_model(r, top) ? m : NULL;
 }
 

@@ -1,9 +1,10 @@
-// mma.c: emits the products of bf16 by NVIDIA's matrix instructions, from sm_80 on.
+// mma.c: emits the products of bf16 and TF32 by NVIDIA's matrix instructions, from sm_80 on.
 // Eight warps have two rows and four columns of parts of a tile; a warp multiplies 16 rows by 8
-// columns with 16 steps of k at once. Fragments are those of the PTX ISA (mma.m16n8k16, ldmatrix).
-// In shared memory a line is what memory has side by side, along k or not; ldmatrix turns it if it
-// has to. Its pieces of 16 bytes change places from line to line, so that the 8 lines that one
-// ldmatrix reads lie in different banks.
+// columns with the steps of k of 32 bytes at once. Fragments are those of the PTX ISA
+// (mma.m16n8k16, mma.m16n8k8, ldmatrix). In shared memory a line is what memory has side by side,
+// along k or not; ldmatrix turns it if it has to. Its pieces of 16 bytes change places from line to
+// line, so that the 8 lines that one ldmatrix reads lie in different banks. ldmatrix turns no f32:
+// each thread loads its own elements, of lines that are 8 elements apart in their banks.
 #include "../thread_tile.h"
 #include "target.h"
 #include <string.h>
@@ -14,9 +15,9 @@ enum {
 	ACROSS = 4,
 	ROWS = 16, // of an instruction
 	COLUMNS = 8,
-	STEPS = 16,
-	PIECE = 8,  // elements of 16 bytes
-	PIECES = 8, // that all banks hold
+	PIECES = 8,  // of 16 bytes that all banks hold
+	APART = 8,   // elements of f32 after a line that is not along k
+	FRAGMENT = 4 // registers
 };
 
 typedef struct Warp {            // of a thread
@@ -37,17 +38,42 @@ static Warp warp_of(ThreadTile *d)
 	              .columns = (int)d->size[1] / ACROSS / COLUMNS};
 }
 
+// Elements of a piece; an instruction takes steps of k of two.
+static int piece_of(const ThreadTile *d)
+{
+	return WIDE / d->packed_bytes;
+}
+
+static bool is_turned(const ThreadTile *d, int o) // by ldmatrix
+{
+	return !d->share[o].along && d->p.matrix == E_bf16;
+}
+
+static bool is_plain(const ThreadTile *d, int o) // loaded element by element
+{
+	return !d->share[o].along && d->p.matrix == E_f32;
+}
+
+// Returns the elements from line to line.
+static int64_t line_of(const ThreadTile *d, int o)
+{
+	int64_t side = d->size[o];
+	return d->share[o].along ? d->s->depth : is_plain(d, o) ? side + APART : side;
+}
+
 static Value place(ThreadTile *d, int o, Value k, Value other)
 {
 	Gen *g = d->g;
 	bool along = d->share[o].along;
-	int64_t length = along ? d->s->depth : d->size[o], turns = MIN(PIECES, length / PIECE);
+	int64_t length = line_of(d, o), each = piece_of(d), turns = MIN(PIECES, length / each);
 	Value line = along ? other : k, at = along ? k : other;
+	if (is_plain(d, o))
+		return sum_of(g, times(g, line, length), at);
 	Value turn = LLVMBuildUDiv(g->b, line, number(g, PIECES / turns), "");
 	turn = LLVMBuildURem(g->b, turn, number(g, turns), "");
-	Value piece = LLVMBuildUDiv(g->b, at, number(g, PIECE), "");
-	piece = times(g, LLVMBuildXor(g->b, piece, turn, ""), PIECE);
-	at = sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, PIECE), ""));
+	Value piece = LLVMBuildUDiv(g->b, at, number(g, each), "");
+	piece = times(g, LLVMBuildXor(g->b, piece, turn, ""), each);
+	at = sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, each), ""));
 	return sum_of(g, times(g, line, length), at);
 }
 
@@ -59,7 +85,7 @@ static bool in_line(const Share *s)
 
 static int64_t share_size(ThreadTile *d, int o)
 {
-	return d->size[o] * d->s->depth;
+	return line_of(d, o) * (d->share[o].along ? d->size[o] : d->s->depth);
 }
 
 // ---- instructions ---------------------------------------------------------------------
@@ -91,70 +117,97 @@ static void load_matrices(Gen *g, Value from, bool turned, Value *to)
 		to[i] = result(g, all, i, g->i32);
 }
 
-// sum += a b, of a warp.
-static void multiply_matrices(Gen *g, const Value *a, const Value *b, Value *sum)
+// Rounds to TF32, ties away from zero: of f32, the instructions ignore what is below it.
+static Value round_tf32(Gen *g, Value bits)
 {
-	Value in[10] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+	Value x = LLVMBuildBitCast(g->b, bits, g->f32, "");
+	return hardware(g, "llvm.nvvm.f2tf32.rna", "amos_gpu_tf32", g->i32, 1, &x);
+}
+
+// sum += a b, of a warp.
+static void multiply_matrices(ThreadTile *d, const Value *a, const Value *b, Value *sum)
+{
+	Gen *g = d->g;
+	Value in[10] = {a[0], a[1], a[2], a[3], b[0], b[1]}, all;
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	for (int i = 0; i < 4; i++)
 		in[6 + i] = read_variable(g, sum[i]);
-	Value all =
-	    hardware(g, "llvm.nvvm.mma.m16n8k16.row.col.bf16", "amos_gpu_mma", none, COUNT(in), in);
+	if (d->p.matrix == E_bf16)
+		all = hardware(g, "llvm.nvvm.mma.m16n8k16.row.col.bf16", "amos_gpu_mma_bf16", none,
+		               COUNT(in), in);
+	else
+		all = hardware(g, "llvm.nvvm.mma.m16n8k8.row.col.tf32", "amos_gpu_mma_tf32", none,
+		               COUNT(in), in);
 	for (int i = 0; i < 4; i++)
 		set_variable(g, sum[i], result(g, all, i, g->f32));
 }
 
-// Lines 8 further are in the same order, pieces of a line are not: there is a base for each 16
-// steps of k if lines are along it, else for each 16 rows or columns.
+// Lines 8 further are in the same order, pieces of a line are not: there is a base for the steps of
+// k of each instruction if lines are along it, else for each 16 rows or columns.
 static void start(ThreadTile *d)
 {
 	Gen *g = d->g;
 	Warp w = warp_of(d);
+	int64_t piece = piece_of(d);
 	Value line = LLVMBuildURem(g->b, w.lane, number(g, 8), "");
 	Value matrix = LLVMBuildUDiv(g->b, w.lane, number(g, 8), "");
-	Value low = times(g, LLVMBuildURem(g->b, matrix, number(g, 2), ""), 8);
-	Value high = times(g, LLVMBuildUDiv(g->b, matrix, number(g, 2), ""), 8);
+	Value low = LLVMBuildURem(g->b, matrix, number(g, 2), "");
+	Value high = LLVMBuildUDiv(g->b, matrix, number(g, 2), "");
 	for (int o = 0; o < 2; o++) {
 		bool along = d->share[o].along;
 		// Of a, the second matrix has further rows and the third further steps; of b,
 		// columns are last.
-		Value k = o ? low : high, other = sum_of(g, o ? w.column : w.row, o ? high : low);
+		Value k = times(g, o ? low : high, piece), other = times(g, o ? high : low, 8);
+		int bases = along ? (int)(d->s->depth / piece / 2) : o ? w.columns / 2 : w.rows;
 		*(along ? &other : &k) = sum_of(g, along ? other : k, line);
-		int bases = along ? (int)d->s->depth / STEPS : o ? w.columns / 2 : w.rows;
+		if (is_plain(d, o)) {
+			k = LLVMBuildURem(g->b, w.lane, number(g, 4), "");
+			other = LLVMBuildUDiv(g->b, w.lane, number(g, 4), "");
+			bases = 1;
+		}
+		other = sum_of(g, o ? w.column : w.row, other);
 		for (int i = 0; i < bases; i++) {
-			Value more = number(g, i * 16);
-			Value at = along ? place(d, o, sum_of(g, k, more), other)
-			                 : place(d, o, k, sum_of(g, other, more));
+			Value at = along
+			               ? place(d, o, sum_of(g, k, number(g, i * piece * 2)), other)
+			               : place(d, o, k, sum_of(g, other, number(g, i * 16)));
 			at = sum_of(g, at, number(g, d->share[o].start));
 			d->base[o][i] = place_in(g, d->packed, d->shared, at);
 		}
 	}
 }
 
-// Loads the fragments of 16 steps of k of operand o, 16 rows or columns.
+// Loads the fragments of operand o, of the steps of k of an instruction, 16 rows or columns.
 static void load_fragment(ThreadTile *d, int o, int k, int other, Value stage, Value *to)
 {
 	Gen *g = d->g;
-	bool along = d->share[o].along;
-	int64_t length = along ? d->s->depth : d->size[o];
-	Value from = place_in(g, d->packed, d->base[o][along ? k : other], stage);
-	from = place_in(g, d->packed, from, number(g, (along ? other : k) * 16 * length));
-	load_matrices(g, from, !along, to);
+	bool along = d->share[o].along, plain = is_plain(d, o);
+	int64_t length = line_of(d, o), piece = piece_of(d);
+	Value from = place_in(g, d->packed, d->base[o][along ? k : plain ? 0 : other], stage);
+	int64_t lines = along ? other * 16 : k * piece * 2;
+	from = place_in(g, d->packed, from, number(g, lines * length));
+	if (!plain)
+		load_matrices(g, from, is_turned(d, o), to);
+	for (int i = 0; i < FRAGMENT && plain; i++) { // in the order of the matrices
+		int64_t step = (o ? i % 2 : i / 2) * piece, more = (o ? i / 2 : i % 2) * 8;
+		Value at = number(g, step * length + other * 16 + more);
+		load_side(g, g->i32, d->packed_bytes, place_in(g, d->packed, from, at), 1, &to[i]);
+	}
+	for (int i = 0; i < FRAGMENT && d->p.matrix == E_f32; i++)
+		to[i] = round_tf32(g, to[i]);
 }
 
 static void multiply(ThreadTile *d, Value stage)
 {
-	Gen *g = d->g;
 	Warp w = warp_of(d);
-	for (int k = 0; k < d->s->depth / STEPS; k++) {
-		Value a[SUMS][4], b[SUMS]; // of b, two for each matrix
+	for (int k = 0; k < d->s->depth / piece_of(d) / 2; k++) {
+		Value a[SUMS][FRAGMENT], b[SUMS]; // of b, two for each matrix
 		for (int i = 0; i < w.rows; i++)
 			load_fragment(d, 0, k, i, stage, a[i]);
 		for (int j = 0; j < w.columns / 2; j++)
-			load_fragment(d, 1, k, j, stage, b + 4 * j);
+			load_fragment(d, 1, k, j, stage, b + FRAGMENT * j);
 		for (int i = 0; i < w.rows; i++)
 			for (int j = 0; j < w.columns; j++)
-				multiply_matrices(g, a[i], b + 2 * j,
+				multiply_matrices(d, a[i], b + 2 * j,
 				                  &d->sum[(i * w.columns + j) * 4]);
 	}
 }
