@@ -9,6 +9,8 @@ enum {
 	ELEMENTS = 1024,   // of a worker that adds up parts
 	SHARED = 44 << 10, // bytes of shared memory that stages may take
 	BUFFERS = 4,       // stages, at most
+	MOST = 48 << 10,   // of two stages
+	BETWEEN = 16,      // elements of f32 between lines, of both operands
 };
 
 typedef struct Kind {            // of products
@@ -100,6 +102,9 @@ void tile_block(Scheduler *t)
 	s->depth = kind->depth;
 	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
 		s->depth /= 2; // so many sums leave few registers for loads
+	int64_t lines = s->height + s->columns + (z.matrix == E_f32 ? BETWEEN : 0);
+	if (z.matrix && 2 * lines * 2 * MATRIX_LINE <= MOST)
+		s->depth *= 2; // few products in a step do not hide what a step costs
 	s->unroll = kind->unroll;
 	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
 	int64_t stage = (s->height + s->columns) * s->depth * bytes;

@@ -82,7 +82,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 	          .graph = g,
 	          .machine = machine,
 	          .to = -1,
-	          .cut = materialize_pass(arena, g, &effort)};
+	          .cut = materialize_pass(arena, g, machine, &effort)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
 	f.users = NEWS(arena, Refs, g->nval);

@@ -14,7 +14,8 @@ enum {
 	SMALL = 64,    // elements of a window whose reduction is an expression
 	VAST =
 	    1 << 20, // elements from which the sum of two products is stored where one of them lies
-	DEEP = 200,  // largest depth of an expression, which is walked recursively
+	ROUNDED = 1 << 12, // elements from which a copy in bf16 is stored
+	DEEP = 200,       // largest depth of an expression, which is walked recursively
 };
 
 typedef struct Want { // how a value is used
@@ -25,6 +26,7 @@ typedef struct Want { // how a value is used
 	bool panel;   // operand of a dot, scatter or running sum
 	bool mapped;  // a map or reduction reads it, at its own index
 	bool factor;  // a dot reads it
+	bool product; // a dot reads it, perhaps through moves
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -63,6 +65,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			    is_tf32(v);
 			bool through = cls == C_move || (v->op == O_gather && k == 0) || widens;
 			of->readers += !through || w->kept;
+			of->product |= v->op == O_dot || (cls == C_move && w->product);
 			if (through) {
 				of->readers += w->readers;
 				of->panel |= w->panel;
@@ -151,6 +154,14 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 	return c;
 }
 
+// True if v is the copy in bf16 that matrix instructions of a GPU read as it is, 16 bytes at once.
+static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *machine)
+{
+	return v->op == O_cast && v->type == E_bf16 && w->product && has_block_matrix(machine) &&
+	       elems[val(g, v->in[0])->type].bytes > elems[E_bf16].bytes &&
+	       count_of(&v->shape) >= ROUNDED;
+}
+
 static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 {
 	if (c->effort.depth >= DEEP)
@@ -216,7 +227,7 @@ static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
 	return turned ? r : 0;
 }
 
-bool *materialize_pass(Arena *arena, const Graph *g, Effort **effort)
+bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Effort **effort)
 {
 	const int *live = graph_uses(arena, g);
 	bool *cut = NEWS(arena, bool, g->nval);
@@ -227,7 +238,9 @@ bool *materialize_pass(Arena *arena, const Graph *g, Effort **effort)
 		if (!live[r])
 			continue;
 		cone[r] = cone_of(g, r, cone, cut, want);
-		cut[r] = is_cut(val(g, r), &want[r], &cone[r], reduces_windows(g, val(g, r)));
+		const Val *v = val(g, r);
+		cut[r] = is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) ||
+		         (cone[r].reads && is_copy(g, v, &want[r], machine));
 		(*effort)[r] = cone[r].effort;
 		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
 		cut[turned] |= turned > 0;

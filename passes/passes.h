@@ -315,7 +315,7 @@ typedef struct Effort { // of an expression, down to memory
 	bool turned;  // a copy by squares, a kernel of its own
 } Effort;
 // Returns by Ref whether a value is in memory, and the cost of its expression.
-bool *materialize_pass(Arena *, const Graph *, Effort **);
+bool *materialize_pass(Arena *, const Graph *, const Machine *, Effort **);
 typedef VEC(Ref) Refs;
 void sort_refs(int n, Ref *); // ascending
 // Kernels in no order, no bodies.

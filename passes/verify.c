@@ -183,7 +183,8 @@ static void check_block(const Plan *p, int k)
 	BlockSizes z = block_sizes(p->graph, kern, p->machine);
 	if (!is_side(s->height, z.matrix ? 32 : 16, bytes) ||
 	    !is_side(s->columns, z.matrix ? 64 : 16, bytes) ||
-	    (z.matrix ? s->depth * elems[z.matrix].bytes != MATRIX_LINE
+	    (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
+	                    s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
 	              : s->depth != 8 && s->depth != 16))
 		fail(p->name, "kernel %d: a tile of other sizes than 256 threads have", k);
 	if ((s->a != W_copy && s->a != W_transpose) || (s->b != W_copy && s->b != W_transpose))

@@ -1,9 +1,10 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
 // gpu cuda|tf32|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models (.onnx),
-// as a training step. cuda: on emulated threads, in random orders, where any one barrier left out is
-// a race; and as PTX, which ptxas assembles, if it is installed, without spills, and in registers
-// and shared memory for two blocks of a multiprocessor. tf32: the same with models' products of
-// TF32. ptx: PTX alone. opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val
+// as a training step. cuda: on emulated threads, in random orders, where any one barrier left out
+// is a race; and as PTX, which ptxas assembles, if it is installed, without spills, and in
+// registers and shared memory for two blocks of a multiprocessor. tf32: the same with models'
+// products of TF32. ptx: PTX alone; of the instructions of loops that multiply bf16, a quarter may
+// compute integers. opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val
 // checks. hip: as code objects.
 #include "emitted.h"
 #include "files.h"
@@ -14,12 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *find_ptxas(void)
+// Returns a program of the CUDA toolkit, or NULL.
+static const char *find_tool(Arena *arena, const char *name)
 {
-	static const char *const at[] = {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"};
-	for (int k = 0; k < COUNT(at); k++)
-		if (!access(at[k], X_OK))
-			return at[k];
+	const char *folders =
+	    format(arena, "%s:/usr/local/cuda/bin:%s", AMOSC_NVDISASM, getenv("PATH"));
+	for (const char *at = folders; *at; at += *at == ':') {
+		int length = (int)strcspn(at, ":");
+		const char *path = format(arena, "%.*s/%s", length, at, name);
+		if (!access(path, X_OK))
+			return path;
+		at += length;
+	}
 	return NULL;
 }
 
@@ -72,13 +79,93 @@ static bool within_limits(Arena *arena, const char *path, const char *what)
 	return good;
 }
 
-static bool check_ptx(Arena *arena, const Graph *g, const char *what)
+// ---- the assembled code ---------------------------------------------------------------
+
+typedef struct Code {      // a line of it
+	const char *name;  // of an instruction, else NULL
+	const char *label; // that stands here, or that a jump goes to
+} Code;
+
+static Code read_code(Arena *arena, const char *line)
 {
-	const char *ptxas = find_ptxas(), *said = format(arena, "%s/said", folder);
+	const char *at = line + strspn(line, "\t "), *end = strstr(at, "*/");
+	if (starts_with(at, ".L_"))
+		return (Code){.label = format(arena, "%.*s", (int)strcspn(at, ":"), at)};
+	if (!starts_with(at, "/*") || !end)
+		return (Code){NULL, NULL};
+	at = end + 2;
+	at += strspn(at, "\t {");
+	if (*at == '@') // a predicate
+		at += strcspn(at, " "), at += strspn(at, " ");
+	const char *label = strstr(at, "`(");
+	return (Code){format(arena, "%.*s", (int)strcspn(at, " ;\n"), at),
+	              label ? format(arena, "%.*s", (int)strcspn(label + 2, ")"), label + 2)
+	                    : NULL};
+}
+
+static bool computes_integers(const char *name)
+{
+	static const char *const other[] = {
+	    "HMMA", "LD",  "ST",   "ATOM",  "RED",  "BAR", "DEPBAR", "BRA",    "F",      "MUFU",
+	    "WARP", "NOP", "BSSY", "BSYNC", "CALL", "I2F", "EXIT",   "ERRBAR", "MEMBAR", "HADD"};
+	for (int k = 0; k < COUNT(other); k++)
+		if (starts_with(name, other[k]))
+			return starts_with(name, "FLO");
+	return true;
+}
+
+// True if at most a quarter of the instructions of each innermost loop compute integers that
+// multiplies bf16 and copies its operands. The text is nvdisasm's.
+static bool has_lean_loops(Arena *arena, char *text, const char *what)
+{
+	VEC(Code) code = {0};
+	bool good = true;
+	const char *kernel = "";
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		Code c = read_code(arena, line);
+		if (starts_with(line, ".text."))
+			kernel = line;
+		if (c.name || c.label)
+			PUSH(arena, code, c);
+		if (!c.name || !c.label || !starts_with(c.name, "BRA"))
+			continue;
+		int all = 0, integers = 0, products = 0, copies = 0, loads = 0, to = code.count;
+		while (to-- > 0 && (code.at[to].name || strcmp(code.at[to].label, c.label))) {
+			const char *name = code.at[to].name ? code.at[to].name : "NOP";
+			all += code.at[to].name != NULL;
+			integers += computes_integers(name);
+			products += starts_with(name, "HMMA") && strstr(name, "BF16");
+			copies += starts_with(name, "LDGSTS");
+			loads += starts_with(name, "LDG.");
+		}
+		if (to < 0 || !products || !copies || loads || integers * 4 <= all)
+			continue;
+		printf("%s: %s %d of %d instructions compute integers\n", what, kernel, integers,
+		       all);
+		good = false;
+	}
+	return good;
+}
+
+static bool check_loops(Arena *arena, const char *nvdisasm, const char *cubin, const char *what)
+{
+	const char *text = format(arena, "%s/code", folder);
+	if (system(format(arena, "%s -c %s >%s", nvdisasm, cubin, text)))
+		return false;
+	return has_lean_loops(arena, read_file(arena, text, NULL), what);
+}
+
+// loops: also their instructions, of products of many tiles.
+static bool check_ptx(Arena *arena, const Graph *g, bool loops, const char *what)
+{
+	const char *ptxas = find_tool(arena, "ptxas"), *nvdisasm = find_tool(arena, "nvdisasm"),
+	           *said = format(arena, "%s/said", folder),
+	           *cubin = format(arena, "%s/cubin", folder);
 	if (!ptxas)
 		return takes(arena, g, "cuda:sm_90", "grep -q '.visible .entry'", what);
-	const char *program = format(arena, "%s -v -arch=sm_90 -o /dev/null >%s 2>&1", ptxas, said);
-	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what);
+	const char *program = format(arena, "%s -v -arch=sm_90 -o %s >%s 2>&1", ptxas, cubin, said);
+	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what) &&
+	       (!loops || !nvdisasm || check_loops(arena, nvdisasm, cubin, what));
 }
 
 // True if the kernels link for AMD's GPUs, and keep their values in registers: the metadata of the
@@ -202,7 +289,7 @@ int main(int argc, char **argv)
 		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
 		                   : opencl ? takes(arena, g, "opencl",
 		                                    "spirv-val --target-env opencl2.1", argv[i])
-		                            : check_ptx(arena, g, argv[i]));
+		                            : check_ptx(arena, g, !runs, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
 		arena_free(arena);
@@ -213,8 +300,12 @@ int main(int argc, char **argv)
 	       : runs ? "on emulated threads and as PTX"
 	              : "as PTX",
 	       failures);
-	if (!opencl && !hip && !find_ptxas())
+	Arena *arena = arena_new();
+	if (!opencl && !hip && !find_tool(arena, "ptxas"))
 		printf("no ptxas here: the PTX is not assembled\n");
+	if (!runs && !hip && !find_tool(arena, "nvdisasm"))
+		printf("no nvdisasm here: loops are not checked\n");
+	arena_free(arena);
 	if (gpu_barriers)
 		printf("%d barriers, %d of which a race shows to be needed\n", gpu_barriers,
 		       gpu_needed);

@@ -106,7 +106,7 @@ Value index_number(Gen *, const Index *, Elem); // a scalar or a vector, of i64 
 // ---- loops: loop.c --------------------------------------------------------------------
 
 typedef struct Loop {
-	Value i; // i64
+	Value i; // of the type of its limits
 	Value to, counter;
 	int64_t step;
 	Level *outer;

@@ -77,7 +77,8 @@ Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
 void loop_end(Gen *g, Loop *loop)
 {
 	LLVMBasicBlockRef head = new_block(g), exit = new_block(g);
-	Value next = LLVMBuildAdd(g->b, loop->i, number(g, loop->step), "");
+	Value step = LLVMConstInt(LLVMTypeOf(loop->i), (uint64_t)loop->step, 1);
+	Value next = LLVMBuildAdd(g->b, loop->i, step, "");
 	set_variable(g, loop->counter, next);
 	LLVMBuildBr(g->b, head);
 	Level *inner = level_go(g, loop->outer);

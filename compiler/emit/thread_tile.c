@@ -10,6 +10,7 @@
 enum {
 	SIDE = 16, // threads along each side of a tile that fused products compute
 	PAIR = 2,  // elements of 16 bits
+	COPY = 4,  // bytes of the narrowest asynchronous copy
 	PAD = 4,   // elements between rows in shared memory, so that fewer share a bank
 };
 
@@ -63,28 +64,56 @@ static void term_index(ThreadTile *d, int o, const Index *k, const Index *other,
 	          o ? other : k, idx);
 }
 
-// True if memory holds the operand so that `vec` elements are one aligned load. The caller's own
-// memory may lie anywhere.
+// Finds where an operand's element lies in memory. False: it is computed.
+static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other, Ref *r,
+                        Index *place)
+{
+	Gen *g = d->g;
+	Index idx[RANK];
+	*r = operand_of(d, o);
+	term_index(d, o, k, other, idx);
+	return locate(g->vars, g->graph, &g->computed, r, idx, place);
+}
+
+// True if memory holds the operand so that `vec` elements are one aligned load. Sets how far apart
+// loads are. The caller's own memory may lie anywhere.
 static bool is_wide(ThreadTile *d, int o, int vec)
 {
 	Gen *g = d->g;
+	Vars *w = g->vars;
 	const DotSizes *p = &d->p.dot;
-	bool along = d->share[o].along;
-	int64_t extent = o ? p->n : p->m;
-	if ((along ? p->k : extent) % vec)
+	Share *s = &d->share[o];
+	int64_t extent = o ? p->n : p->m, all = s->along ? p->k : extent;
+	if (all % vec)
 		return false;
-	Index k = new_variable(g->vars, (Var){.extent = p->k, .align = along ? vec : 1});
-	Index other = new_variable(g->vars, (Var){.extent = extent, .align = along ? 1 : vec});
-	Index idx[RANK], place;
-	Ref r = operand_of(d, o);
-	term_index(d, o, &k, &other, idx);
-	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+	Index none = constant_index(0), group = some_index(w, all / vec), place, next;
+	Index other = some_index(w, s->along ? extent : p->k);
+	Index side = add_index(w, &none, &group, vec);
+	Ref r;
+	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &r, &place) ||
+	    index_align(w, &place) % vec)
 		return false;
+	for (int e = 1; e < vec; e++) {
+		Index at = shift_index(side, e), back;
+		find_memory(d, o, s->along ? &at : &other, s->along ? &other : &at, &r, &next);
+		back = add_index(w, &next, &place, -1);
+		if (back.n || back.constant != e)
+			return false;
+	}
 	Block block = value_location(g->plan, r).block;
-	return block != B_input && block != B_output && block != B_none &&
-	       stride_along(g->vars, &place, along ? &k : &other) == 1 &&
-	       stride_along(g->vars, &place, along ? &other : &k) != IRREGULAR &&
-	       index_align(g->vars, &place) % vec == 0;
+	int64_t bytes = elems[val(g->graph, r)->type].bytes, per = s->along ? vec : 1;
+	s->ahead = stride_along(w, &place, s->along ? &group : &other);
+	s->far = s->along && extent % s->side ? IRREGULAR : stride_along(w, &place, &other);
+	s->ahead *= s->ahead == IRREGULAR ? 1 : d->s->depth / per * bytes;
+	s->far *= s->far == IRREGULAR ? 1 : bytes; // so far from line to line
+	if (s->far > INT32_MAX / s->side || s->far < -INT32_MAX / s->side)
+		s->far = IRREGULAR; // no immediate of an instruction
+	return block != B_input && block != B_output && block != B_none;
+}
+
+static bool is_copied(const ThreadTile *d, const Share *s)
+{
+	return s->wide && d->kind->asynchronous;
 }
 
 // Two elements of 16 bits wait in one register.
@@ -109,8 +138,11 @@ static void share_start(ThreadTile *d, int o)
 	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
 	s->side = d->size[o];
-	s->vec = (int)MIN(all, WIDE / elems[val(g->graph, operand_of(d, o))->type].bytes);
-	s->wide = is_wide(d, o, s->vec);
+	int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
+	s->vec = (int)MIN(all, WIDE / bytes);
+	int narrow = MIN(s->vec, (d->kind->asynchronous ? COPY : WIDE) / bytes);
+	while (!(s->wide = is_wide(d, o, s->vec)) && s->vec / 2 >= narrow)
+		s->vec /= 2;
 	if (!s->wide) {
 		bool pairs = (s->along ? d->p.dot.k : extent) % PAIR == 0;
 		s->vec = d->p.matrix == E_bf16 && pairs ? PAIR : 1;
@@ -119,49 +151,140 @@ static void share_start(ThreadTile *d, int o)
 	s->start = d->stage;
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
+	int64_t line = (s->along ? depth : s->side) / s->vec;
+	s->apart = threads / line;
+	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
+	Value outer = LLVMBuildUDiv(g->b, d->thread, number(g, line), "");
 	for (int i = 0; i < s->count; i++) {
-		Value n = sum_of(g, d->thread, number(g, i * threads));
-		int64_t line = (s->along ? depth : s->side) / s->vec;
-		Value inner = times(g, LLVMBuildURem(g->b, n, number(g, line), ""), s->vec);
-		Value outer = LLVMBuildUDiv(g->b, n, number(g, line), "");
-		Value own = s->along ? outer : inner, at = sum_of(g, d->first[o], own);
+		Value next = sum_of(g, outer, number(g, i * s->apart));
+		Value own = s->along ? next : inner, at = sum_of(g, d->first[o], own);
 		int step = s->along ? 1 : s->vec;
 		if (extent % s->side)
 			at = least(g, at, number(g, extent - step));
 		s->other[i] = uniform_index(g, at, extent, step);
-		s->k[i] = s->along ? inner : outer;
+		s->k[i] = s->along ? inner : next;
 		s->to[i] = sum_of(g, d->kind->place(d, o, s->k[i], own), number(g, s->start));
 	}
+	bool regular = s->apart % d->kind->period == 0;
+	s->next = regular ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
-	for (int i = 0; i < all && !(s->wide && d->kind->asynchronous); i++)
+	for (int i = 0; i < all && !is_copied(d, s); i++)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
 }
 
-// Loads elements of an operand, from memory as they are or one by one as its expression says.
-static void load_unit(ThreadTile *d, int o, int i, const Index *k, Value *x, Value inside,
-                      Value stage)
+// Returns where wide load i is from step `at_k` on: its bytes from the start of the value, or its
+// address.
+static Value wide_address(ThreadTile *d, int o, int i, Value at_k)
 {
 	Gen *g = d->g;
 	const Share *s = &d->share[o];
-	Ref r = operand_of(d, o);
+	int64_t all = d->p.dot.k;
+	int align = s->along ? s->vec : 1;
+	if (all % d->s->depth)
+		at_k = least(g, at_k, number(g, all - align));
+	Index k = uniform_index(g, at_k, all, align), place;
+	Ref r;
+	find_memory(d, o, &k, &s->other[i], &r, &place);
+	Value bytes = times(g, index_i64(g, &place), elems[val(g->graph, r)->type].bytes);
+	if (!is_copied(d, s))
+		return bytes;
+	return sum_of(g, LLVMBuildPtrToInt(g->b, location_address(g, r), g->i64, ""), bytes);
+}
+
+static int addresses(const Share *s)
+{
+	return s->far == IRREGULAR ? s->count : 1;
+}
+
+static void share_addresses(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	for (int i = 0; i < (s->next ? 1 : s->count); i++)
+		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
+	s->far *= s->far == IRREGULAR ? 1 : s->apart;
+	for (int i = 0; s->wide && i < addresses(s); i++)
+		s->from[i] = variable(g, wide_address(d, o, i, sum_of(g, d->start, s->k[i])));
+}
+
+// Loads what memory has as it is needed, or copies it.
+static void load_wide(ThreadTile *d, int o, int i, Value inside, Value stage, Value *x)
+{
+	Gen *g = d->g;
+	const Share *s = &d->share[o];
+	bool regular = s->far != IRREGULAR;
+	int64_t far = regular ? i * s->far : 0;
+	Value from = read_variable(g, s->from[regular ? 0 : i]);
+	if (is_copied(d, s)) {
+		Copy copy = {.n = s->vec,
+		             .to = bytes_after(g, s->to[s->next ? 0 : i], stage),
+		             .from = from,
+		             .to_bytes = i * s->next,
+		             .from_bytes = far,
+		             .inside = inside};
+		d->kind->copy(d, &copy);
+		return;
+	}
+	Index none = constant_index(0), place;
+	Ref r;
+	find_memory(d, o, &none, &none, &r, &place);
+	from = sum_of(g, from, number(g, far));
+	if (inside) // else the first elements
+		from = LLVMBuildSelect(g->b, inside, from, number(g, 0), "");
 	Elem type = val(g->graph, r)->type;
-	Index idx[RANK], place;
-	for (int e = 0; e < s->vec && !s->wide; e++) {
+	Value memory = bytes_after(g, location_address(g, r), from);
+	load_side(g, memory_type(g, type), elems[type].bytes, memory, s->vec, x);
+}
+
+// Loads elements of an operand one by one, as its expression says.
+static void load_elements(ThreadTile *d, int o, int i, const Index *k, Value *x)
+{
+	Gen *g = d->g;
+	const Share *s = &d->share[o];
+	Index idx[RANK];
+	for (int e = 0; e < s->vec; e++) {
 		Index ahead = shift_index(s->along ? *k : s->other[i], e);
 		term_index(d, o, s->along ? &ahead : k, s->along ? &s->other[i] : &ahead, idx);
-		x[e] = at(g, r, idx);
+		x[e] = at(g, operand_of(d, o), idx);
 	}
-	if (!s->wide)
-		return;
-	term_index(d, o, k, &s->other[i], idx);
-	locate(g->vars, g->graph, &g->computed, &r, idx, &place);
-	Value offset = index_i64(g, &place);
-	Value from = place_in(g, memory_type(g, type), location_address(g, r), offset);
-	Value to = place_in(g, d->packed, d->shared, sum_of(g, stage, s->to[i]));
-	if (d->kind->asynchronous)
-		d->kind->copy(d, s->vec, to, from, inside);
-	else
-		load_side(g, memory_type(g, type), elems[type].bytes, from, s->vec, x);
+}
+
+static Value step_number(const ThreadTile *d, Value i)
+{
+	return LLVMBuildIntCast2(d->g->b, i, d->count, 1, "");
+}
+
+static Value step_count(const ThreadTile *d, int64_t n)
+{
+	return LLVMConstInt(d->count, (uint64_t)n, 1);
+}
+
+static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Value *x)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t all = d->p.dot.k;
+	int align = s->along ? s->vec : 1;
+	Value own = step_number(d, s->k[i]), inside = NULL;
+	Value at_k = sum_of(g, step, own);
+	if (all % d->s->depth)
+		inside = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, step_count(d, all), "");
+	if (s->wide) {
+		load_wide(d, o, i, inside, stage, x);
+	} else {
+		at_k = LLVMBuildIntCast2(g->b, at_k, g->i64, 1, "");
+		if (inside)
+			at_k = least(g, at_k, number(g, all - align));
+		Index k = uniform_index(g, at_k, all, align);
+		load_elements(d, o, i, &k, x);
+	}
+	Elem type = val(g->graph, operand_of(d, o))->type;
+	for (int e = 0; e < s->vec && !is_copied(d, s); e++) {
+		if (d->p.matrix != E_bf16)
+			x[e] = widen_float(g, x[e], type);
+		if (inside)
+			x[e] = LLVMBuildSelect(g->b, inside, x[e], LLVMConstNull(d->packed), "");
+	}
 }
 
 // Loads an operand's elements of the steps from `step` on; beyond the last, they are 0.
@@ -169,26 +292,11 @@ static void load_share(ThreadTile *d, int o, Value step, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	int64_t all = d->p.dot.k;
-	Ref r = operand_of(d, o);
 	for (int i = 0; i < s->count; i++) {
-		Value at_k = sum_of(g, step, s->k[i]), inside = NULL, x[LOADS];
-		int align = s->along ? s->vec : 1;
-		if (all % d->s->depth) {
-			inside = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, number(g, all), "");
-			at_k = least(g, at_k, number(g, all - align));
-		}
-		Index k = uniform_index(g, at_k, all, align);
-		load_unit(d, o, i, &k, x, inside, stage);
-		if (s->wide && d->kind->asynchronous)
+		Value x[LOADS];
+		load_unit(d, o, i, step, stage, x);
+		if (is_copied(d, s))
 			continue;
-		for (int e = 0; e < s->vec; e++) {
-			if (d->p.matrix != E_bf16)
-				x[e] = widen_float(g, x[e], val(g->graph, r)->type);
-			if (inside)
-				x[e] = LLVMBuildSelect(g->b, inside, x[e], LLVMConstNull(d->packed),
-				                       "");
-		}
 		if (is_pair(d, s)) {
 			set_variable(g, s->loaded[i], pair_of(g, x));
 			continue;
@@ -198,15 +306,34 @@ static void load_share(ThreadTile *d, int o, Value step, Value stage)
 	}
 }
 
+// Advances to the steps after `step`.
+static void advance_share(ThreadTile *d, int o, Value step)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	for (int i = 0; s->wide && i < addresses(s); i++) {
+		Value next;
+		if (s->ahead == IRREGULAR) {
+			Value at_k = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
+			at_k = sum_of(g, at_k, number(g, d->s->depth));
+			next = wide_address(d, o, i, sum_of(g, at_k, s->k[i]));
+		} else {
+			next = sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead));
+		}
+		set_variable(g, s->from[i], next);
+	}
+}
+
 static void put_share(ThreadTile *d, int o, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	if (s->wide && d->kind->asynchronous)
+	if (is_copied(d, s))
 		return;
 	int n = d->kind->in_line(s) ? MIN(s->vec, WIDE / d->packed_bytes) : 1; // of a store
 	for (int i = 0; i < s->count; i++) {
-		Value x[LOADS], to = place_in(g, d->packed, d->shared, sum_of(g, stage, s->to[i]));
+		Value x[LOADS], to = bytes_after(g, s->to[s->next ? 0 : i], stage);
+		to = bytes_after(g, to, number(g, i * s->next));
 		if (is_pair(d, s)) {
 			x[0] = read_variable(g, s->loaded[i]);
 			store_side(g, g->i32, PAIR * d->packed_bytes, to, 1, x);
@@ -257,6 +384,11 @@ static bool fused_in_line(const Share *s)
 	return !s->along;
 }
 
+static int64_t fused_line(const ThreadTile *d, int o)
+{
+	return d->share[o].along ? 1 : d->size[o] + PAD;
+}
+
 static int64_t fused_size(ThreadTile *d, int o)
 {
 	return d->s->depth * (d->size[o] + PAD);
@@ -291,7 +423,7 @@ static void fused_multiply(ThreadTile *d, Value stage)
 	Value from[2], x[2][SUMS];
 	for (int o = 0; o < 2; o++) {
 		Value first = loops ? times(g, steps.i, d->size[o] + PAD) : number(g, 0);
-		from[o] = element(d, d->base[o][0], sum_of(g, stage, first));
+		from[o] = element(d, bytes_after(g, d->base[o][0], stage), first);
 	}
 	for (int k = 0; k < unroll; k++) {
 		for (int o = 0; o < 2; o++)
@@ -335,6 +467,8 @@ static void fused_store(ThreadTile *d, Value group)
 
 static const TileKind fused = {.place = fused_place,
                                .in_line = fused_in_line,
+                               .line = fused_line,
+                               .period = 1,
                                .share_size = fused_size,
                                .start = fused_start,
                                .multiply = fused_multiply,
@@ -343,38 +477,71 @@ static const TileKind fused = {.place = fused_place,
 
 // ---- the sum --------------------------------------------------------------------------
 
-// Sums all steps of the part: loads those of `stages` - 1 turns later while it multiplies. The
-// first turns load alone.
-static void sum_steps(ThreadTile *d)
+// Returns the stage after another: of two, the other.
+static Value stage_after(ThreadTile *d, Value stage, int64_t last, int64_t bytes)
 {
 	Gen *g = d->g;
-	const TileKind *kind = d->kind;
-	int64_t depth = d->s->depth, ahead = d->s->stages - 1, last = ahead * d->stage;
-	Value from = times(g, index_i64(g, &d->number), d->p.part);
-	Value end = end_after(g, from, d->p.part, number(g, d->p.dot.k));
-	Value next = variable(g, number(g, 0)); // stage to load
-	Value before = LLVMBuildSub(g->b, from, number(g, ahead * depth), "");
-	Loop steps = loop_begin(g, before, end, depth);
-	Value soon = sum_of(g, steps.i, number(g, ahead * depth)), to = read_variable(g, next);
-	Value wraps = LLVMBuildICmp(g->b, LLVMIntSLT, to, number(g, last), "");
-	Value here = sum_of(g, to, number(g, d->stage));
-	here = LLVMBuildSelect(g->b, wraps, here, number(g, 0), "");
-	Loop loads = when_less(g, soon, end);
+	Value each = LLVMConstInt(g->i32, (uint64_t)bytes, 0), none = LLVMConstInt(g->i32, 0, 0);
+	if (last == 1)
+		return LLVMBuildXor(g->b, stage, each, "");
+	Value end = LLVMConstInt(g->i32, (uint64_t)(last * bytes), 0);
+	Value wraps = LLVMBuildICmp(g->b, LLVMIntEQ, stage, end, "");
+	return LLVMBuildSelect(g->b, wraps, none, LLVMBuildAdd(g->b, stage, each, ""), "");
+}
+
+// Loads the steps from `step` on, if they are before the end, and meanwhile multiplies those that
+// were loaded `stages` - 1 turns before, if there are some; NULL: there are none.
+static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
+{
+	Gen *g = d->g;
+	int64_t last = d->s->stages - 1, bytes = d->stage * d->packed_bytes;
+	Value to = read_variable(g, stage), here = stage_after(d, to, last, bytes);
+	Loop loads = when_less(g, step, end);
 	for (int o = 0; o < 2; o++)
-		load_share(d, o, soon, to);
+		load_share(d, o, step, to);
 	when_end(g, &loads);
-	if (kind->asynchronous)
-		kind->commit(d);
-	Loop some = when_less(g, LLVMBuildSub(g->b, from, number(g, 1), ""), steps.i);
-	kind->multiply(d, here);
-	when_end(g, &some);
-	Loop puts = when_less(g, soon, end);
+	if (d->kind->asynchronous)
+		d->kind->commit(d);
+	if (some) {
+		Loop products = when_begin(g, some);
+		d->kind->multiply(d, here);
+		when_end(g, &products);
+	}
+	Loop puts = when_less(g, step, end);
 	for (int o = 0; o < 2; o++)
 		put_share(d, o, to);
 	when_end(g, &puts);
-	set_variable(g, next, here);
-	if (kind->asynchronous)
-		kind->wait(d, (int)ahead - 1);
+	for (int o = 0; o < 2; o++)
+		advance_share(d, o, step);
+	set_variable(g, stage, here);
+	if (d->kind->asynchronous)
+		d->kind->wait(d, (int)last - 1);
+}
+
+// Sums all steps of the part. Copies are written twice, so that the loop that multiplies has
+// nothing else to decide; what is loaded element by element is written once.
+static void sum_steps(ThreadTile *d)
+{
+	Gen *g = d->g;
+	int64_t depth = d->s->depth, ahead = (d->s->stages - 1) * depth;
+	bool copies = is_copied(d, &d->share[0]) && is_copied(d, &d->share[1]);
+	Value end = end_after(g, d->start, d->p.part, number(g, d->p.dot.k));
+	Value from = step_number(d, d->start);
+	end = step_number(d, end);
+	Value stage = variable(g, LLVMConstInt(g->i32, 0, 0)); // to load
+	Value first = sum_of(g, from, step_count(d, ahead));
+	if (copies) {
+		Loop before = loop_begin(g, from, first, depth);
+		turn(d, before.i, end, stage, NULL);
+		loop_end(g, &before);
+		g->ops->all_threads(g);
+	}
+	Value last = sum_of(g, end, step_count(d, ahead));
+	Loop steps = loop_begin(g, copies ? first : from, last, depth);
+	Value some = LLVMConstInt(g->i1, 1, 0);
+	if (!copies)
+		some = LLVMBuildICmp(g->b, LLVMIntSGE, steps.i, first, "");
+	turn(d, steps.i, end, stage, some);
 	g->ops->all_threads(g);
 	loop_end(g, &steps);
 }
@@ -501,10 +668,15 @@ static void product(ThreadTile *d)
 	for (int o = 0; o < 2; o++)
 		share_start(d, o);
 	d->line = d->size[1] + d->kind->sum_pad;
+	d->start = times(g, index_i64(g, &d->number), d->p.part);
+	int64_t beyond = d->p.dot.k + d->s->stages * d->s->depth;
+	d->count = beyond < INT32_MAX ? g->i32 : g->i64;
 	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
 	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
 	d->shared = g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
 	                           ceil_div(bytes, 8), number(g, 0));
+	for (int o = 0; o < 2; o++)
+		share_addresses(d, o);
 	for (int i = 0; i < d->size[0] * d->size[1] / g->target->machine->threads; i++)
 		d->sum[i] = variable(g, LLVMConstNull(d->elem));
 	d->kind->start(d);

@@ -8,7 +8,7 @@ enum {
 	WIDE = 16,  // bytes of the widest load
 	SUMS = 64,  // of a thread
 	BASES = 4,  // addresses that are not a constant apart
-	LOADS = 16, // elements of an operand that a thread loads at once
+	LOADS = 32, // elements of an operand that a thread loads at once
 };
 
 typedef struct Share {       // of an operand: what a thread brings to shared memory in each step
@@ -17,28 +17,45 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int vec, count;      // elements that are side by side; how many such
 	Index other[LOADS];  // by load: its row of a or column of b, at most the last
 	Value k[LOADS];      // where it begins in the step
-	Value to[LOADS];     // where it goes in shared memory, in elements
+	int64_t apart;       // rows or columns (along k) or steps of k from load to load
+	int64_t ahead;       // of wide loads: bytes in memory from step to step; or IRREGULAR
+	int64_t far;         // from load to load; or IRREGULAR
+	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
+	                     // are copies; only the first of regular ones
+	Value to[LOADS];     // addresses in the first stage; if they are `next` bytes apart, that
+	int64_t next;        // of the first load; else 0
 	Value loaded[LOADS]; // by element: a variable
 	int64_t side;        // rows or columns of the tile
 	int64_t start, size; // elements before it in shared memory, and of it
 } Share;
+
+typedef struct Copy { // of `n` elements
+	int n;
+	Value to, from;               // from: i64
+	int64_t to_bytes, from_bytes; // after these addresses
+	Value inside;                 // false: zeros; NULL: always true
+} Copy;
 
 // How threads multiply what is in shared memory.
 typedef struct TileKind {
 	// Returns where an element of operand o is in shared memory, after share.start.
 	Value (*place)(ThreadTile *, int o, Value k, Value other);
 	bool (*in_line)(const Share *); // elements that are loaded together lie together there
+	// Elements from one row or column (along k) or step of k to the next; they lie in the same
+	// order again after `period`.
+	int64_t (*line)(const ThreadTile *, int o);
+	int period;
 	int64_t (*share_size)(ThreadTile *, int o);
-	void (*start)(ThreadTile *);                 // sets `base`
-	void (*multiply)(ThreadTile *, Value stage); // adds `depth` steps of k to the sums
+	void (*start)(ThreadTile *); // sets `base`
+	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
+	void (*multiply)(ThreadTile *, Value stage);
 	int (*groups)(ThreadTile *); // parts of the rows that are stored one after the other
 	void (*store_sums)(ThreadTile *, Value group); // to shared memory, row by row
 	int sum_pad; // elements between these rows, so that fewer share a bank
-	// What is wide is copied to shared memory by itself: n elements, or zeros where `inside`
-	// (NULL: always) is false; what was copied so far is a step; waits until at most so many
-	// steps are under way.
+	// What is wide is copied to shared memory by itself; what was copied so far is a step;
+	// waits until at most so many steps are under way.
 	bool asynchronous;
-	void (*copy)(ThreadTile *, int n, Value to, Value from, Value inside);
+	void (*copy)(ThreadTile *, const Copy *);
 	void (*commit)(ThreadTile *);
 	void (*wait)(ThreadTile *, int most);
 } TileKind;
@@ -55,6 +72,8 @@ struct ThreadTile {
 	Value thread;
 	Value shared; // memory of `stages` times `stage` elements of operands
 	int64_t stage;
+	LLVMTypeRef count;            // of steps of k
+	Value start;                  // first step of the part
 	int64_t line;                 // elements between the rows of sums there
 	Index batch, number, tile[2]; // of the batch, the part, the rows and columns
 	Value first[2];               // row and column
@@ -67,6 +86,11 @@ struct ThreadTile {
 // Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
 void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
 void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
+// Returns the address so many bytes, an integer of any type, after another.
+static inline Value bytes_after(Gen *g, Value memory, Value bytes)
+{
+	return LLVMBuildGEP2(g->b, g->i8, memory, &bytes, 1, "");
+}
 static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
 {
 	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");

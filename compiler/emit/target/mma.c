@@ -55,7 +55,7 @@ static bool is_plain(const ThreadTile *d, int o) // loaded element by element
 }
 
 // Returns the elements from line to line.
-static int64_t line_of(const ThreadTile *d, int o)
+static int64_t line_length(const ThreadTile *d, int o)
 {
 	int64_t side = d->size[o];
 	return d->share[o].along ? d->s->depth : is_plain(d, o) ? side + APART : side;
@@ -65,7 +65,7 @@ static Value place(ThreadTile *d, int o, Value k, Value other)
 {
 	Gen *g = d->g;
 	bool along = d->share[o].along;
-	int64_t length = line_of(d, o), each = piece_of(d), turns = MIN(PIECES, length / each);
+	int64_t length = line_length(d, o), each = piece_of(d), turns = MIN(PIECES, length / each);
 	Value line = along ? other : k, at = along ? k : other;
 	if (is_plain(d, o))
 		return sum_of(g, times(g, line, length), at);
@@ -85,7 +85,7 @@ static bool in_line(const Share *s)
 
 static int64_t share_size(ThreadTile *d, int o)
 {
-	return line_of(d, o) * (d->share[o].along ? d->size[o] : d->s->depth);
+	return line_length(d, o) * (d->share[o].along ? d->size[o] : d->s->depth);
 }
 
 // ---- instructions ---------------------------------------------------------------------
@@ -117,7 +117,7 @@ static void load_matrices(Gen *g, Value from, bool turned, Value *to)
 		to[i] = result(g, all, i, g->i32);
 }
 
-// Rounds to TF32, ties away from zero: of f32, the instructions ignore what is below it.
+// Rounds to TF32, ties away from zero: the instructions ignore what is below it.
 static Value round_tf32(Gen *g, Value bits)
 {
 	Value x = LLVMBuildBitCast(g->b, bits, g->f32, "");
@@ -181,8 +181,8 @@ static void load_fragment(ThreadTile *d, int o, int k, int other, Value stage, V
 {
 	Gen *g = d->g;
 	bool along = d->share[o].along, plain = is_plain(d, o);
-	int64_t length = line_of(d, o), piece = piece_of(d);
-	Value from = place_in(g, d->packed, d->base[o][along ? k : plain ? 0 : other], stage);
+	int64_t length = line_length(d, o), piece = piece_of(d);
+	Value from = bytes_after(g, d->base[o][along ? k : plain ? 0 : other], stage);
 	int64_t lines = along ? other * 16 : k * piece * 2;
 	from = place_in(g, d->packed, from, number(g, lines * length));
 	if (!plain)
@@ -243,27 +243,31 @@ static void store_sums(ThreadTile *d, Value group)
 // ---- copies ---------------------------------------------------------------------------
 
 // LLVM 19 has no instruction of this kind for addresses of 32 bits.
-static void copy(ThreadTile *d, int n, Value to, Value from, Value inside)
+static void copy(ThreadTile *d, const Copy *c)
 {
 	Gen *g = d->g;
-	int bytes = n * d->packed_bytes;
+	int bytes = c->n * d->packed_bytes;
 	Value all = LLVMConstInt(g->i32, (unsigned)bytes, 0), none = LLVMConstInt(g->i32, 0, 0);
-	Value some = inside ? LLVMBuildSelect(g->b, inside, all, none, "") : all;
+	Value some = c->inside ? LLVMBuildSelect(g->b, c->inside, all, none, "") : all;
+	LLVMTypeRef nothing = LLVMVoidTypeInContext(g->context);
 	if (g->target->emulated) {
-		Value in[] = {to, from, all, some};
-		hardware(g, NULL, "amos_gpu_copy", LLVMVoidTypeInContext(g->context), 4, in);
+		Value from = LLVMBuildIntToPtr(g->b, c->from, g->ops->pointer(g), "");
+		Value in[] = {bytes_after(g, c->to, number(g, c->to_bytes)),
+		              bytes_after(g, from, number(g, c->from_bytes)), all, some};
+		hardware(g, NULL, "amos_gpu_copy", nothing, 4, in);
 		return;
 	}
-	Value in[] = {LLVMBuildPtrToInt(g->b, to, g->i32, ""),
-	              LLVMBuildPtrToInt(g->b, from, g->i64, ""), some};
+	Value in[] = {LLVMBuildPtrToInt(g->b, c->to, g->i32, ""), c->from, some};
+	const char *text = format(g->arena, "cp.async.%s.shared.global [$0+%lld], [$1+%lld], %d%s;",
+	                          bytes == WIDE ? "cg" : "ca", (long long)c->to_bytes,
+	                          (long long)c->from_bytes, bytes, c->inside ? ", $2" : "");
+	const char *constraints = c->inside ? "r,l,r,~{memory}" : "r,l,~{memory}";
 	LLVMTypeRef types[] = {g->i32, g->i64, g->i32};
-	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 3, 0);
-	const char *text = format(g->arena, "cp.async.%s.shared.global [$0], [$1], %d, $2;",
-	                          bytes == WIDE ? "cg" : "ca", bytes);
-	const char *constraints = "r,l,r,~{memory}";
+	unsigned n = c->inside ? 3 : 2;
+	LLVMTypeRef type = LLVMFunctionType(nothing, types, n, 0);
 	Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1,
 	                              0, LLVMInlineAsmDialectATT, 0);
-	LLVMBuildCall2(g->b, type, code, in, COUNT(in), "");
+	LLVMBuildCall2(g->b, type, code, in, n, "");
 }
 
 static void commit(ThreadTile *d)
@@ -281,6 +285,8 @@ static void wait(ThreadTile *d, int most)
 
 const TileKind mma_tile = {.place = place,
                            .in_line = in_line,
+                           .line = line_length,
+                           .period = PIECES,
                            .share_size = share_size,
                            .start = start,
                            .multiply = multiply,
