@@ -1,7 +1,7 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
 // gpu cuda|tf32|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models (.onnx),
-// as a training step. cuda: on emulated threads, in random orders, where any one barrier left out
-// is a race; and as PTX, which ptxas assembles, if it is installed, without spills, and in
+// as a training step. cuda: on emulated threads, in random orders, where any one barrier or wait
+// left out is a race; and as PTX, which ptxas assembles, if it is installed, without spills, and in
 // registers and shared memory for two blocks of a multiprocessor. tf32: the same with models'
 // products of TF32. ptx: PTX alone; of the instructions of loops that multiply bf16, a quarter may
 // compute integers. opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val
@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 		printf("no nvdisasm here: loops are not checked\n");
 	arena_free(arena);
 	if (gpu_barriers)
-		printf("%d barriers, %d of which a race shows to be needed\n", gpu_barriers,
-		       gpu_needed);
+		printf("%d barriers and waits, %d of which a race shows to be needed\n",
+		       gpu_barriers, gpu_needed);
 	return failures || argc < 3 || gpu_needed < gpu_barriers;
 }

@@ -25,7 +25,7 @@ enum {
 	SHARED = 48 << 10, // bytes of a block's own memory
 	ARRAYS = 8,
 	COPIES = 64, // of a thread, under way
-	SITES = 64   // barriers of a kernel
+	SITES = 64   // barriers and waits of a kernel
 };
 
 #define COPY UINT32_MAX // instead of a block: a copy under way
@@ -109,8 +109,8 @@ static uint32_t lives, launch;
 static char *const *buffer;
 static void (*kernel)(char *const *);
 static char fault[256];  // what is wrong; empty: nothing
-static int without = -1; // barrier that is left out
-static uint64_t sites;   // bit s: barrier s was reached
+static int without = -1; // barrier or wait that is left out
+static uint64_t sites;   // bit s: site s was reached
 
 uint64_t gpu_seed;
 int gpu_barriers, gpu_needed;
@@ -196,12 +196,18 @@ int32_t amos_gpu_block(void)
 	return (int32_t)block->number;
 }
 
-void amos_gpu_barrier(int32_t site)
+// True if the barrier or wait is left out.
+static bool is_left_out(int32_t site)
 {
 	if (site >= SITES)
 		abort();
 	sites |= (uint64_t)1 << site;
-	if (site == without)
+	return site == without;
+}
+
+void amos_gpu_barrier(int32_t site)
+{
+	if (is_left_out(site))
 		return;
 	thread->site = site;
 	wait_for(BARRIER);
@@ -293,7 +299,7 @@ void amos_gpu_mma_tf32(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_
 uint32_t amos_gpu_tf32(float);
 uint32_t amos_gpu_result(int32_t i);
 void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some);
-void amos_gpu_commit(void), amos_gpu_wait(int32_t most);
+void amos_gpu_commit(void), amos_gpu_wait(int32_t most, int32_t site);
 
 void amos_gpu_ldmatrix(const void *line, int32_t turned)
 {
@@ -358,8 +364,10 @@ static void finish_copy(const Copy *c)
 	memcpy(c->to, c->from, (size_t)c->some);
 }
 
-void amos_gpu_wait(int32_t most)
+void amos_gpu_wait(int32_t most, int32_t site)
 {
+	if (is_left_out(site))
+		return;
 	int done = thread->steps > most ? thread->steps - most : 0;
 	int copies = done ? thread->step[done - 1] : 0;
 	for (int i = 0; i < copies; i++)
@@ -555,7 +563,7 @@ int gpu_launch(const struct amos_run *run, const struct amos_kernel *row, char *
 	return report(row, run_launch(row));
 }
 
-// ---- without one barrier --------------------------------------------------------------
+// ---- without one barrier or wait --------------------------------------------------------------
 
 static void **known; // kernels
 static int nknown;
@@ -590,7 +598,8 @@ int gpu_launch_without(const struct amos_run *run, const struct amos_kernel *row
 		if (run_launch(row))
 			gpu_needed++;
 		else
-			printf("%s %s: barrier %d is not needed\n", row->name, row->shape, without);
+			printf("%s %s: barrier or wait %d is not needed\n", row->name, row->shape,
+			       without);
 		undo_writes(base);
 		nwrites = base;
 	}

@@ -500,7 +500,8 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 	for (int o = 0; o < 2; o++)
 		load_share(d, o, step, to);
 	when_end(g, &loads);
-	if (d->kind->asynchronous)
+	bool a = is_copied(d, &d->share[0]), b = is_copied(d, &d->share[1]);
+	if (a || b)
 		d->kind->commit(d);
 	if (some) {
 		Loop products = when_begin(g, some);
@@ -514,7 +515,9 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 	for (int o = 0; o < 2; o++)
 		advance_share(d, o, step);
 	set_variable(g, stage, here);
-	if (d->kind->asynchronous)
+	// The only step of a part is waited for before the loop that multiplies.
+	bool apart = a && b && some, single = d->p.part <= d->s->depth;
+	if ((a || b) && !(apart && single))
 		d->kind->wait(d, (int)last - 1);
 }
 

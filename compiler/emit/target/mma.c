@@ -278,9 +278,11 @@ static void commit(ThreadTile *d)
 
 static void wait(ThreadTile *d, int most)
 {
-	Value in = LLVMConstInt(d->g->i32, (unsigned)most, 0);
-	hardware(d->g, "llvm.nvvm.cp.async.wait.group", "amos_gpu_wait",
-	         LLVMVoidTypeInContext(d->g->context), 1, &in);
+	Gen *g = d->g;
+	Value site = LLVMConstInt(g->i32, 0, 0); // for the emulator, see watch.c
+	Value in[] = {LLVMConstInt(g->i32, (unsigned)most, 0), site};
+	hardware(g, "llvm.nvvm.cp.async.wait.group", EMULATED_WAIT,
+	         LLVMVoidTypeInContext(g->context), g->target->emulated ? 2 : 1, in);
 }
 
 const TileKind mma_tile = {.place = place,

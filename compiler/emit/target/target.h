@@ -65,6 +65,7 @@ Value gpu_reduce(Gen *, Op, Elem, Value);
 #define CUDA_BARRIER     "llvm.nvvm.barrier0"
 #define EMULATED_BARRIER "amos_gpu_barrier"
 #define EMULATED_SHARED  "amos_gpu_shared"
+#define EMULATED_WAIT    "amos_gpu_wait" // for copies to shared memory
 void remove_barriers(LLVMModuleRef);
 void watch_module(LLVMModuleRef);
 

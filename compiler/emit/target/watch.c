@@ -1,5 +1,5 @@
 // watch.c: has an emulated GPU see what a kernel does: calls before each access to memory, and a
-// number for each barrier.
+// number for each barrier and wait.
 #include "target.h"
 #include <string.h>
 
@@ -21,21 +21,28 @@ static void watch(Watch *w, Value access, Value function, Value pointer, LLVMTyp
 	LLVMBuildCall2(w->b, w->type, function, in, COUNT(in), "");
 }
 
+// Returns the number of the argument that is the site of a call; -1: it has none.
+static int site_argument(Value call)
+{
+	size_t length;
+	Value callee = LLVMIsACallInst(call) ? LLVMGetCalledValue(call) : NULL;
+	const char *name = callee ? LLVMGetValueName2(callee, &length) : "";
+	return !strcmp(name, EMULATED_BARRIER) ? 0 : !strcmp(name, EMULATED_WAIT) ? 1 : -1;
+}
+
 static void watch_function(Watch *w, Value f)
 {
-	unsigned barriers = 0;
+	unsigned sites = 0;
 	for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b))
 		for (Value v = LLVMGetFirstInstruction(b); v; v = LLVMGetNextInstruction(v)) {
-			size_t length;
-			Value callee = LLVMIsACallInst(v) ? LLVMGetCalledValue(v) : NULL;
+			int site = site_argument(v);
 			if (LLVMIsALoadInst(v))
 				watch(w, v, w->read, LLVMGetOperand(v, 0), LLVMTypeOf(v));
 			else if (LLVMIsAStoreInst(v))
 				watch(w, v, w->write, LLVMGetOperand(v, 1),
 				      LLVMTypeOf(LLVMGetOperand(v, 0)));
-			else if (callee &&
-			         !strcmp(LLVMGetValueName2(callee, &length), EMULATED_BARRIER))
-				LLVMSetOperand(v, 0, LLVMConstInt(w->i32, barriers++, 0));
+			else if (site >= 0)
+				LLVMSetOperand(v, (unsigned)site, LLVMConstInt(w->i32, sites++, 0));
 		}
 }
 
