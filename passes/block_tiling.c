@@ -114,7 +114,7 @@ void tile_block(Scheduler *t)
 	z = block_sizes(t->graph, t->kern, t->machine);
 	s->workers = z.dot.batch * z.down * z.across * best.parts;
 	s->after = s->parts          ? ceil_div(z.part_size, ELEMENTS)
-	           : s->reduce.count ? ceil_div(z.dot.n, t->machine->threads)
+	           : s->reduce.count ? ceil_div(z.dot.n, PARTIAL_COLUMNS)
 	                             : 0;
 	s->work = z.work;
 }

@@ -284,9 +284,14 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	if (rows * columns < LARGE_SPACE || rows < BLOCKS || columns > LONG ||
 	    columns < FEW * t->machine->lanes || !splits_in_rows(t, &s->keep))
 		return false;
-	cut_columns(t, 1, columns, piece_of(t, FEW));
+	bool gpu = t->machine->threads > 1;
+	int64_t piece = piece_of(t, FEW);
+	cut_columns(t, 1, columns, gpu ? PARTIAL_COLUMNS : piece);
 	s->partition = P_partials;
-	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
+	// On a GPU, no fewer blocks than it has multiprocessors.
+	s->rows = gpu ? MAX(1, rows / t->machine->workers)
+	              : ceil_div(rows, MAX(BLOCKS, t->machine->workers));
+	s->rows = MIN(ROWS, s->rows);
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
 	int weight = 0;

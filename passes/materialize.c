@@ -15,7 +15,7 @@ enum {
 	VAST =
 	    1 << 20, // elements from which the sum of two products is stored where one of them lies
 	ROUNDED = 1 << 12, // elements from which a copy in bf16 is stored
-	DEEP = 200,       // largest depth of an expression, which is walked recursively
+	DEEP = 200,        // largest depth of an expression, which is walked recursively
 };
 
 typedef struct Want { // how a value is used

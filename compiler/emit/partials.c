@@ -4,6 +4,8 @@
 // count.
 #include "gen.h"
 
+enum { AT_ONCE = 16 }; // parts that a thread of a GPU loads
+
 // Returns the address of a line of the kernel's work.
 static Value line_address(Gen *g, const Partials *p, Value line)
 {
@@ -53,17 +55,36 @@ void partials_step(Gen *g, const Partials *p, const Index *unit, int rows, const
 	}
 }
 
+// Reduces some parts, in order. Those that are loaded at once wait for memory together.
+static void add_parts(Gen *g, const Partials *p, int k, const Lanes *lanes, Value sum, int64_t from,
+                      int64_t to, int some)
+{
+	const Val *v = val(g->graph, p->reduce->at[k].val);
+	Elem e = sum_type(g, p->reduce->at[k].val);
+	if (from == to)
+		return;
+	Loop loop = loop_begin(g, number(g, from), number(g, to), some);
+	Value part[AT_ONCE], all = read_variable(g, sum);
+	for (int i = 0; i < some; i++) {
+		Value block = sum_of(g, loop.i, number(g, i));
+		part[i] = load_lanes(g, e, part_address(g, p, k, block), lanes);
+	}
+	for (int i = 0; i < some; i++)
+		all = reduce_step(g, v->op, e, all, part[i]);
+	set_variable(g, sum, all);
+	loop_end(g, &loop);
+}
+
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)
 {
 	const Val *v = val(g->graph, p->reduce->at[k].val);
 	Elem e = sum_type(g, p->reduce->at[k].val);
 	Value start = splat(g, reduce_start(g, v->op, e));
 	Value sum = variable(g, start);
-	Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
-	Value part = load_lanes(g, e, part_address(g, p, k, loop.i), lanes);
-	part = reduce_step(g, v->op, e, read_variable(g, sum), part);
-	set_variable(g, sum, part);
-	loop_end(g, &loop);
+	int some = g->target->machine->threads > 1 ? AT_ONCE : 1;
+	int64_t most = p->blocks / some * some;
+	add_parts(g, p, k, lanes, sum, 0, most, some);
+	add_parts(g, p, k, lanes, sum, most, p->blocks, 1);
 	return cast_value(g, read_variable(g, sum), e, v->type);
 }
 

@@ -193,7 +193,8 @@ typedef struct Graph {
 	Table *limits;  // onnx layer: Ref -> interval of its elements
 	Decomposed plain;
 	bool wide; // f32 is computed as f64; random numbers, and slots other than inputs, are f32
-	// Type that operands of products are rounded to (precision.c); f32: to the bits of TF32; 0: none.
+	// Type that operands of products are rounded to (precision.c); f32: to the bits of TF32; 0:
+	// none.
 	Elem products;
 	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
 } Graph;

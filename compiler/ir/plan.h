@@ -342,7 +342,8 @@ typedef struct BlockSizes {
 	int64_t partials, work; // bytes of work before the partial results; in all
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
-enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
+enum { PARTIAL_COLUMNS = 32 }; // of a block that reduces partial results: they are few, and wait
+enum { MATRIX_LINE = 64 };     // bytes of steps of k of a stage, for matrix instructions, or twice
 // True if blocks of threads have matrix instructions, for bf16 and TF32.
 bool has_block_matrix(const Machine *);
 
