@@ -24,11 +24,11 @@ static const struct Kind {
 
 // ---- objects --------------------------------------------------------------------------
 
-// Calls may name kernels of other parts of the object. Other names of Arm's runtime would have
-// arguments in other registers.
+// Calls may name kernels and tiles of other parts of the object. Other names of Arm's runtime would
+// have arguments in other registers.
 static bool may_call(const char *name, int machine)
 {
-	return starts_with(name, "amos_kernel_") ||
+	return starts_with(name, "amos_kernel_") || starts_with(name, "amos_tile_") ||
 	       (machine != EM_ARM && starts_with(name, "__")) || starts_with(name, "__aeabi_") ||
 	       !strcmp(name, "__gnu_h2f_ieee") || !strcmp(name, "__gnu_f2h_ieee") ||
 	       !strcmp(name, "memcpy") || !strcmp(name, "memmove") || !strcmp(name, "memset");
