@@ -1,6 +1,7 @@
 """Writes what run measured as tables in Markdown."""
 import statistics
 import time
+from study import table
 
 TEN = ('bert-small', 'gpt2-nano', 'gpt2-small', 't5', 'vit-tiny', 'resnet18', 'resnet50', 'cnn', 'lstm', 'mlp')
 SINGLE = ('attention-128', 'attention-128-causal', 'attention-1024', 'attention-1024-causal')
@@ -48,10 +49,6 @@ class Results:
             return '-'
         disturbed = any(x['foreign'] > DISTURBED for x in self.of(part, model, name))
         return f"{scale * value:.{digits}f}{' ~' * disturbed}{' !' * self.is_wrong(part, model, name)}"
-
-
-def table(head, rows):
-    return '\n'.join(['| ' + ' | '.join(head) + ' |', '|---' * len(head) + '|'] + ['| ' + ' | '.join(row) + ' |' for row in rows])
 
 
 def ratio(value, own):
