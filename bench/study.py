@@ -88,13 +88,14 @@ def output_of(command):
 
 def train(amosc, model, loss, data, batch, seed=0, split=0.9, steps=None, epochs=None,
           eval_every=None, options=(), threads=1, nice=19, folder='.', out=None, losses=False,
-          timeout=None):
+          timeout=None, more=()):
     """Trains with `folder` as the working directory; returns the run without its key.
 
     data     list of sources, each an argument of --data
     split    part of the data to train on, or None
     out      run directory, relative to `folder`; None: a temporary one
     losses   True: the run has the loss of each batch
+    more     options that every run of the task has
     timeout  seconds after which subprocess.TimeoutExpired is raised
     Raises RuntimeError with amosc's message if it fails, unless training diverged.
     """
@@ -104,7 +105,7 @@ def train(amosc, model, loss, data, batch, seed=0, split=0.9, steps=None, epochs
     numbers = {'batch': batch, 'split': split, 'steps': steps, 'epochs': epochs,
                'eval-every': eval_every, 'seed': seed, 'threads': threads}
     words += [f'--{name}={value}' for name, value in numbers.items() if value is not None]
-    words += options
+    words += [*more, *options]
     kept = out or tempfile.mkdtemp(prefix='study-')
     place = os.path.join(folder, kept)
     prefix = ['nice', '-n', str(nice)] if nice else []
@@ -183,7 +184,7 @@ class Panel:
 
 
 def mean_curve(name, runs, key='evaluations', column=1, **style):
-    """The mean over runs, by step, of the rows under `key`; the band is their least and greatest."""
+    """The mean over runs, by step, of the rows under `key`; the band is from least to greatest."""
     values = {}
     for run in runs:
         for row in run[key]:
@@ -290,15 +291,17 @@ def scale(low, high, start, end, log):
 
 
 def ticks(low, high, log):
-    """Round values from `low` to `high`; powers of ten if `log`, and 2 and 5 times in a short range."""
-    if log:
+    """Round values from `low` to `high`; over a factor of 10 on a logarithmic axis, powers of ten."""
+    if log and high > 10 * low:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         factors = (1,) if math.log10(high / low) > 2 else (1, 2, 5)
-        return [f * 10.0 ** e for e in exponents for f in factors if low <= f * 10.0 ** e <= high * (1 + 1e-9)]
+        values = [f * 10.0 ** e for e in exponents for f in factors]
+        return [v for v in values if low <= v <= high * (1 + 1e-9)]
     rough = (high - low or abs(high) or 1) / 5
     unit = 10 ** math.floor(math.log10(rough))
     step = next(f * unit for f in (1, 2, 5, 10) if f * unit >= rough * (1 - 1e-9))
-    return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
 
 
 # ---- tables ---------------------------------------------------------------------------
