@@ -291,7 +291,7 @@ def scale(low, high, start, end, log):
 
 
 def ticks(low, high, log):
-    """Round values from `low` to `high`; over a factor of 10 on a logarithmic axis, powers of ten."""
+    """Round values from `low` to `high`; powers of ten on a logarithmic axis of several decades."""
     if log and high > 10 * low:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         factors = (1,) if math.log10(high / low) > 2 else (1, 2, 5)

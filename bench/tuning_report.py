@@ -25,14 +25,14 @@ class Study:
     def of(self, task, optimizer, tuned=False):
         """Its runs, one for each seed."""
         found = self.options(task, optimizer, tuned)
-        if not found:
-            return []
-        runs = [self.runs.get(task, found[0], seed, found[1]) for seed in self.seeds]
+        return self.runs_of(task, *found) if found else []
+
+    def runs_of(self, task, configuration, options):
+        runs = [self.runs.get(task, configuration, seed, options) for seed in self.seeds]
         return [r for r in runs if r]
 
     def finals(self, task, optimizer, tuned=False):
-        return [math.inf if r['final'] is None else r['final']
-                for r in self.of(task, optimizer, tuned)]
+        return losses_of(self.of(task, optimizer, tuned))
 
     def target(self, task):
         """Tuned AdamW's mean held-out loss plus a standard deviation; None without two seeds."""
@@ -50,6 +50,11 @@ class Study:
         """The least of all runs of the optimizer: others also compiled, or were disturbed."""
         return min(r['cpu_s'] / r['steps'] for r in self.runs if r['task'] == task and r['steps']
                    and r['configuration'].split()[0] == optimizer)
+
+
+def losses_of(runs):
+    """Final losses; infinite if training diverged."""
+    return [math.inf if r['final'] is None else r['final'] for r in runs]
 
 
 def noise(a, b):
@@ -73,7 +78,9 @@ def verdict(a, b):
 # ---- cells ----------------------------------------------------------------------------
 
 def number(value):
-    return '-' if value is None else 'diverged' if math.isinf(value) else f'{value:.3g}'
+    if value is None or math.isinf(value):
+        return '-' if value is None else 'diverged'
+    return f'{value:.4g}' if value >= 1 else f'{value:.3g}'
 
 
 def cell(values):
@@ -107,6 +114,19 @@ def against_adamw(study):
     return table(head, rows), verdicts
 
 
+def searches(study, optimizer):
+    """Final loss of each configuration of an optimizer's search; the least mean is bold."""
+    names = [name for name, _ in study.configurations(optimizer, next(iter(study.tasks.values())))]
+    rows = []
+    for task, what in study.tasks.items():
+        found = [losses_of(study.runs_of(task, *c)) for c in study.configurations(optimizer, what)]
+        least = min((statistics.fmean(values) for values in found if values), default=None)
+        rows.append([task, *(f'**{cell(values)}**' if values and statistics.fmean(values) == least
+                             else cell(values) for values in found)])
+    return table(['task', *(name.removeprefix(optimizer).strip() or 'defaults' for name in names)],
+                 rows)
+
+
 def losses(study, tuned):
     """The least mean of each task is bold, the greatest is in italics."""
     names = [o for o in study.optimizers if any(study.finals(t, o, tuned) for t in study.tasks)]
@@ -122,7 +142,7 @@ def losses(study, tuned):
 
 
 def ranks(study):
-    """Mean rank of the final loss among the optimizers, how often each is the best and the worst."""
+    """The mean rank of each optimizer by final loss, and how often it is the best or the worst."""
     tables = {}
     for tuned in (False, True):
         names = [o for o in study.optimizers
@@ -302,6 +322,12 @@ Bold: the least; in italics: the greatest.
 
 ## Every optimizer at its best of the search
 {losses(study, True)}
+
+## The search of Amos
+{searches(study, 'amos')}
+
+## The search of AdamW
+{searches(study, 'adamw')}
 
 ## Tasks and commands
 The tasks up to `bert_tuned` are equivalents of those by which the defaults of Amos were chosen; the
