@@ -99,6 +99,11 @@ def counted(words):
 
 # ---- tables ---------------------------------------------------------------------------
 
+def share(verdicts):
+    judged = [v for v in verdicts if v != '?']
+    return f'{len(judged) - judged.count("worse")} of {len(judged)}' if judged else '-'
+
+
 def against_adamw(study):
     rows, verdicts = [], {}
     for task in study.tasks:
@@ -115,14 +120,22 @@ def against_adamw(study):
 
 
 def searches(study, optimizer):
-    """Final loss of each configuration of an optimizer's search; the least mean is bold."""
+    """Final loss of each configuration of an optimizer's search; the least mean is bold.
+
+    The last row is on how many of the judged tasks it is level with the tuned AdamW, or better;
+    AdamW's table has none.
+    """
     names = [name for name, _ in study.configurations(optimizer, next(iter(study.tasks.values())))]
-    rows = []
+    rows, verdicts = [], []
     for task, what in study.tasks.items():
         found = [losses_of(study.runs_of(task, *c)) for c in study.configurations(optimizer, what)]
+        target = study.finals(task, 'adamw', True)
+        verdicts.append([verdict(values, target) for values in found])
         least = min((statistics.fmean(values) for values in found if values), default=None)
         rows.append([task, *(f'**{cell(values)}**' if values and statistics.fmean(values) == least
                              else cell(values) for values in found)])
+    if optimizer != 'adamw':
+        rows.append(['level or better', *map(share, zip(*verdicts))])
     return table(['task', *(name.removeprefix(optimizer).strip() or 'defaults' for name in names)],
                  rows)
 
@@ -257,9 +270,9 @@ def summary(study, verdicts):
     judged = [v for v in verdicts.values() if v != '?']
     worst = [t for t in study.tasks if is_worst(study, t)]
     return f"""Amos without options is within noise of the best tuned AdamW, or better, on \
-{len(judged) - judged.count('worse')} of {len(judged)} tasks ({counted(judged)}; \
+{share(judged)} tasks ({counted(judged)}; \
 {len(verdicts) - len(judged)} not judged).
-Of all optimizers at their defaults it ends worst on {len(worst)}{': ' * bool(worst)}\
+Of the optimizers that ran at their defaults it ends worst on {len(worst)}{': ' * bool(worst)}\
 {', '.join(worst)}."""
 
 
@@ -324,6 +337,8 @@ Bold: the least; in italics: the greatest.
 {losses(study, True)}
 
 ## The search of Amos
+The last row: on how many tasks it is level with the tuned AdamW, or better.
+
 {searches(study, 'amos')}
 
 ## The search of AdamW

