@@ -62,7 +62,10 @@ class Runs:
         if found:
             return found
         key = {'task': task, 'configuration': configuration, 'seed': seed, 'options': list(options)}
-        run = {**key, **train(amosc, seed=seed, options=options, **how)}
+        return self.add({**key, **train(amosc, seed=seed, options=options, **how)})
+
+    def add(self, run):
+        """Appends a run to the file; returns it."""
         with open(self.path, 'a') as f:
             f.write(json.dumps(run) + '\n')
         self.runs[key_of(**run)] = run

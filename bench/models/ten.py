@@ -195,7 +195,7 @@ class T5(nn.Module):
                 nn.init.normal_(m.q.weight, std=(width * width / heads) ** -0.5)
         nn.init.normal_(self.tokens.weight, std=1.0)
 
-    def forward(self, input_ids, decoder_input_ids):
+    def decoded(self, input_ids, decoder_input_ids):
         bias = self.encoder_bias(self.encoder_buckets).permute(2, 0, 1)[None]
         x = self.tokens(input_ids)
         for layer in self.encoder:
@@ -205,7 +205,11 @@ class T5(nn.Module):
         x = self.tokens(decoder_input_ids)
         for layer in self.decoder:
             x = layer(x, bias, encoded)
-        return F.linear(self.decoder_norm(x) * self.width ** -0.5, self.tokens.weight)
+        return self.decoder_norm(x)
+
+    def forward(self, input_ids, decoder_input_ids):
+        x = self.decoded(input_ids, decoder_input_ids)
+        return F.linear(x * self.width ** -0.5, self.tokens.weight)
 
 
 # ---- convolutions ---------------------------------------------------------------------
