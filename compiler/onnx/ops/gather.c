@@ -19,13 +19,13 @@ static bool known_negative(const Reader *r, const char *input)
 	return false;
 }
 
-// Marks the input that `index` comes from as indices below n, for which data are checked. False if
-// it comes from no input.
+// Marks the input that `index` is as indices below n, for which data are checked. False if it is
+// computed, or a part of an input, whose other parts may index something longer.
 static bool limit_input(const Reader *r, Ref index, int64_t n)
 {
 	Graph *g = r->g;
 	const Val *v = val(g, index);
-	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute || v->op == O_slice)
+	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
 	if (v->op != O_slot || r->nest)
 		return false;

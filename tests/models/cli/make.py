@@ -391,3 +391,17 @@ eight = TensorProto(name="w", data_type=17, dims=[4, 4], raw_data=bytes([0x38, 0
 nodes = [node("Cast", ["w"], ["v"], to=F), node("MatMul", ["x", "v"], ["h"]), node("MatMul", ["h", "u"], ["y"])]
 graph = helper.make_graph(nodes, "eight", [value("x", F, [8, 4])], [value("y", F, [8, 4])], [eight, wave("u", 4, 4)])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), "eight.onnx")
+
+# Columns of an input are indices of tables of different length.
+COLUMNS = """<ir_version: 8, opset_import: ["": 17]>
+columns (int64[n, 2] x) => (float[n, 2] y)
+<float[3, 2] a = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[4, 2] b = {0.125, 1.0, -0.5, 0.25, 1.5, -0.75, 0.0, 0.5},
+ int64 first = {0}, int64 second = {1}>
+{
+  i = Gather<axis = 1>(x, first)
+  j = Gather<axis = 1>(x, second)
+  u = Gather(a, i)
+  v = Gather(b, j)
+  y = Add(u, v)
+}"""
+save(parser.parse_model(COLUMNS), "columns.onnx")
