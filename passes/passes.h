@@ -292,7 +292,7 @@ bool is_convolution(const Graph *, const Val *dot, Convolution *);
 void transposed_windows(const Convolution *, int64_t (*row)[7]);
 const Graph *convolution_pass(Arena *, const Graph *);
 
-// ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
+// ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps operands
 // Attention that has a kernel on the machine (NULL: none has) stays.
 Graph *decompose_pass(Arena *, const Graph *, const Machine *);
 const Graph *layout_pass(Arena *, const Graph *);
@@ -306,7 +306,7 @@ Graph *panels_pass(Arena *, const Graph *, const Machine *);
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 
-// ---- materialize.c, fuse.c, schedule.c, blocking.c, recompute.c, memory.c, verify.c ----------------
+// ---- materialize.c, fuse.c, schedule.c, blocking.c, recompute.c, memory.c, verify.c ---------
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);
 typedef struct Effort { // of an expression, down to memory

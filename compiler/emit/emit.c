@@ -90,6 +90,14 @@ void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 	LLVMPositionBuilderAtEnd(g->b, start);
 }
 
+// Ends a function where code is written, after its last variable is known.
+static void function_end(Gen *g)
+{
+	LLVMBuildRetVoid(g->b);
+	LLVMPositionBuilderAtEnd(g->b, g->entry);
+	LLVMBuildBr(g->b, g->ground->first);
+}
+
 const char *kernel_name(Arena *arena, int kernel, int launch)
 {
 	return format(arena, launch ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, launch);
@@ -135,9 +143,7 @@ static void write_launch(Gen *g, const char *name)
 		emit_thread_tile(g);
 	else
 		emitters[g->kern->kind](g);
-	LLVMBuildRetVoid(g->b);
-	LLVMPositionBuilderAtEnd(g->b, g->entry); // after the last variable
-	LLVMBuildBr(g->b, g->ground->first);
+	function_end(g);
 	if (g->local_used > g->kern->sched->local)
 		bug("%s uses %lld bytes of local memory", name, (long long)g->local_used);
 }
@@ -214,9 +220,7 @@ static void write_bundle(Gen *base, const Signature *bundle, int n)
 		place += part->each->place.count * part->count;
 	}
 	LLVMPositionBuilderAtEnd(g.b, end);
-	LLVMBuildRetVoid(g.b);
-	LLVMPositionBuilderAtEnd(g.b, g.entry);
-	LLVMBuildBr(g.b, g.ground->first);
+	function_end(&g);
 	arena_free(g.arena);
 }
 
@@ -300,10 +304,9 @@ static void *compile_thread(void *context)
 }
 
 // Divides the kernels among modules. Batches are small, so that every thread has work, and larger
-// in a large program: a module has to set up LLVM's passes. A device
-// gets one module. The tables come last: in a module of their own, which other threads need not
-// wait for, if there are several batches, or if they hold the code of a device. Returns the batches
-// before such tables.
+// in a large program: a module has to set up LLVM's passes. A device gets one module. The tables
+// come last: in a module of their own, which other threads need not wait for, if there are several
+// batches, or if they hold the code of a device. Returns the number of batches before such tables.
 static int divide(Emitter *e)
 {
 	enum { LEAST = 4, MOST = 16, SHARES = 16 };

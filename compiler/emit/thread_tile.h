@@ -41,8 +41,8 @@ typedef struct TileKind {
 	// Returns where an element of operand o is in shared memory, after share.start.
 	Value (*place)(ThreadTile *, int o, Value k, Value other);
 	bool (*in_line)(const Share *); // elements that are loaded together lie together there
-	// Elements from one row or column (along k) or step of k to the next; they lie in the same
-	// order again after `period`.
+	// The distance in elements between neighboring rows or columns (along k), or steps of k;
+	// they lie in the same order again after `period`.
 	int64_t (*line)(const ThreadTile *, int o);
 	int period;
 	int64_t (*share_size)(ThreadTile *, int o);
