@@ -1,6 +1,7 @@
 // cpu.c: gives instances memory of this process or of a device, and runs their launches on the
 // cores of this machine or on the device. A call allocates nothing.
 #include "device.h"
+#include "float_mode.h"
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -48,11 +49,13 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 	struct amos_part all = {is_timed(m) ? amos_nanoseconds() : 0, 0};
 	struct amos_part parts[m->spans ? threads : 1];
 	memset(parts, 0, sizeof parts);
+	amos_float_mode before = amos_set_float_mode(AMOS_KERNEL_MODE);
 	if (alone)
 		for (int64_t i = 0; i < k->workers; i++)
 			k->code(buf, i, m->local);
 	else
 		amos_pool_launch(m->pool, k->code, buf, k->workers, m->spans ? parts : NULL);
+	amos_set_float_mode(before);
 	all.end = is_timed(m) ? amos_nanoseconds() : 0;
 	note(m, k, all, threads, alone ? &all : parts);
 	return AMOS_DONE;

@@ -1,6 +1,7 @@
 // instance.c: lays out an instance of a compiled model in a block of memory, and calls its entries.
 // Invariant: workers may run on any thread in any order and compute the same, so results do not
 // depend on the number of threads. Nothing allocates.
+#include "float_mode.h"
 #include "number.h"
 
 enum { SMALL_WORK = 1 << 14 }; // bytes + flops below which one thread is faster
@@ -36,7 +37,9 @@ static void run_worker(void *task, int64_t i, int64_t thread)
 {
 	const struct task *t = task;
 	int64_t local = amos_round_up(t->m->model->local, AMOS_LINE);
+	amos_float_mode before = amos_set_float_mode(AMOS_KERNEL_MODE);
 	t->kernel->code(t->buf, i, t->m->local + thread * local);
+	amos_set_float_mode(before);
 }
 
 int amos_launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)

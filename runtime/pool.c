@@ -6,6 +6,7 @@
 // and all threads end at about the same time. A thread that waits, for a launch or for its end,
 // spins at first, since the wait is often short, and then sleeps: a spinning thread takes a core
 // from other processes, or from the thread it waits for.
+#include "float_mode.h"
 #include "rt.h"
 #include <limits.h>
 #include <pthread.h>
@@ -145,6 +146,7 @@ static void *help(void *with)
 {
 	struct helper *h = with;
 	struct amos_pool *p = h->pool;
+	amos_set_float_mode(AMOS_KERNEL_MODE);
 	while (!atomic_load(&p->closing)) {
 		unsigned begun = atomic_load(&p->begun.number);
 		if (atomic_load_explicit(&p->left, memory_order_acquire)) {

@@ -1,7 +1,8 @@
 // parallel.c: checks launches on threads, loops, and opening, calling, reading and writing a model.
-// Every worker runs once, each thread has its own local memory, and results do not depend on the
-// number of threads.
+// Every worker runs once, each thread has its own local memory, and results depend neither on the
+// number of threads nor on the caller's floating-point mode.
 #include "fixtures.h"
+#include <fenv.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,63 @@ static void first_contents(void)
 	CHECK(strstr(amos_error(), "out of memory"), "says why");
 }
 
+// ---- floating-point mode --------------------------------------------------------------
+
+static void divide(char *const *buf, int64_t i, char *local)
+{
+	(void)local;
+	volatile float x = 1, y = (float)(i + 3), small = 1e-30f, factor = 1e-10f;
+	((float *)buf[0])[i] = x / y;
+	((float *)buf[1])[i] = small * factor;
+}
+
+static void count_down(void *context, int64_t n,
+                       void (*body)(void *task, int64_t i, int64_t thread), void *task)
+{
+	(void)context;
+	while (n--)
+		body(task, n, 0);
+}
+
+// Quotients are rounded to nearest and a subnormal product is 0, whatever mode the caller is in,
+// which is then restored.
+static void float_mode(int threads)
+{
+	enum { N = 50000 }; // enough for a launch on all threads
+	static const struct amos_out outs[] = {
+	    {.name = "x", .type = E_f32, .rank = 1, .dim = {N}, .bytes = 4 * N},
+	    {.name = "small", .type = E_f32, .rank = 1, .dim = {N}, .bytes = 4 * N}};
+	static const struct amos_operand operands[] = {{AMOS_BLOCK_OUTPUT, 0},
+	                                               {AMOS_BLOCK_OUTPUT, 1}};
+	struct amos_kernel row = kernel[0];
+	row.workers = N;
+	row.code = divide;
+	row.operands = operands;
+	row.noperands = 2;
+	struct amos_entry divides = entry[0];
+	divides.outs = outs;
+	divides.nouts = 2;
+	divides.kernels = &row;
+	struct amos_model model = squares;
+	model.entries = &divides;
+	struct amos *m;
+	struct amos_setup setup = {.size = sizeof setup, .threads = threads ? threads : 1};
+	setup.parallel_for = threads ? NULL : count_down;
+	CHECK(!amos_open(&model, &setup, &m), "open: %s", amos_error());
+	fesetround(FE_UPWARD);
+	int status = amos_call(m, &divides, NULL, NULL), after = fegetround();
+	volatile float small = 1e-30f, factor = 1e-10f;
+	bool kept = small * factor > 0;
+	fesetround(FE_TONEAREST);
+	CHECK(!status && after == FE_UPWARD && kept, "%d threads: the caller's mode", threads);
+	const float *x = amos_out_bytes(m, &divides, 0), *products = amos_out_bytes(m, &divides, 1);
+	for (int64_t i = 0; i < N; i++) {
+		CHECK(x[i] == 1 / (float)(i + 3), "%d threads: 1 / %d", threads, (int)i + 3);
+		CHECK(products[i] == 0, "%d threads: a subnormal product", threads);
+	}
+	amos_close(m);
+}
+
 // ---- loops ----------------------------------------------------------------------------
 
 // An iteration: s += x * f, stacked; another follows while s < 100.
@@ -234,9 +292,11 @@ int main(void)
 	}
 	train_in_block(many);
 	CHECK(!memcmp(one, many, sizeof one), "memory of the caller's gives other bits");
+	for (int threads = 0; threads <= 4; threads++)
+		float_mode(threads);
 	first_contents();
 	loops();
-	printf(
-	    "parallel: %d workers x %d launches x 1-4 threads, equal bits, first contents, loops\n",
-	    WORKERS, LAUNCHES);
+	printf("parallel: %d workers x %d launches x 1-4 threads, equal bits, floating-point mode, "
+	       "first contents, loops\n",
+	       WORKERS, LAUNCHES);
 }
