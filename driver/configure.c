@@ -132,6 +132,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 	    {OPT_range, "eta", NULL}, {OPT_slots, "over", NULL}, {OPT_convention, "eta", NULL},
 	    {OPT_batches, "xi", NULL}};
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
+	opt.elsewhere = chosen(session, OPT_update_only);
 	opt.schedule = choice(session, OPT_schedule, NULL);
 	opt.labels = loss ? count_labels(loss, part_labels, data) : (Labels){0};
 #define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);

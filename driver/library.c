@@ -157,6 +157,7 @@ int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
 	if (!TRY(catch)) {
 		Arena *arena = arena_new();
 		Opt opt = opt_named("amos");
+		opt.elsewhere = true;
 		opt.batches = batches;
 		opt.labels = (Labels){labels, labels > 0 ? 1 / sqrt(labels) : 0};
 		opt.xi = a->xi, opt.beta = a->beta, opt.momentum = a->momentum;

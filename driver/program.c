@@ -273,12 +273,13 @@ static void pass_eta(Program *p)
 	if (p->report)
 		p->eta = report_etas(work_arena(p->session), g, p->report, p->opt.name);
 	p->note = p->opt.chosen;
-	if (p->update_only && opt_moves_point(p->opt.name))
+	if (p->update_only && opt_moves_point(&p->opt))
 		fail("--update-only",
 		     "%s takes gradients at another point than the parameters, which a program "
-		     "that computes them does not have" HELP
-		     "build the complete model, or choose another --optimizer",
-		     p->opt.name);
+		     "that computes them does not have" HELP "build the complete model, or %s",
+		     p->opt.name,
+		     opt_uses(p->opt.name, "average") ? "leave out --average"
+		                                      : "choose another --optimizer");
 }
 
 double untrained_percent(const Model *m)

@@ -73,9 +73,16 @@ bool schedule_uses(const char *schedule, const char *operand)
 	return has_name(book_defs(book_builtin(), BOOK_def, name), operand);
 }
 
-bool opt_moves_point(const char *optimizer)
+bool opt_moves_point(const Opt *opt)
 {
-	return opt_definitions(optimizer, "_point") != NULL;
+	const Optimizer *optimizer = optimizer_named(opt->name);
+	const Def *d = opt_definitions(opt->name, "_point");
+	for (int k = 0; d && k < d->nin; k++) {
+		int state = state_index(optimizer, d->names[k]);
+		if (state >= 0 && is_state_kept(opt, &optimizer->state[state]))
+			return true;
+	}
+	return false;
 }
 
 bool opt_takes_matrices(const char *optimizer)

@@ -38,21 +38,34 @@ static const double LITTLE = 100;  // batches added to N for decay
 static const double REACH = 2;     // scale of a step, per RMS of the parameter
 static const double LEAST = 0.07;  // lower limit of that scale, per eta
 static const double WARMUP = 50;   // steps
+static const double AVERAGE = 8;   // weights are a running mean of the last t / AVERAGE steps
+static const double RISE = 3;      // times as large a xi where they are
 
 static void amos_defaults(Opt *opt, Text *rules)
 {
 	double n = opt->batches;
 	bool small = isnan(opt->xi) && n > 0 && n < MANY;
 	double many = small ? n / MANY : 1, prior = small ? PRIOR : 0;
+	bool averages = small && !opt->elsewhere;
+	choose(rules, "average", &opt->average, averages ? AVERAGE : 0,
+	       !averages
+	           ? NULL
+	           : format(rules->arena,
+	                    "weights are a running mean over the last 1/%g of all steps", AVERAGE));
+	double rise = small && opt->average ? RISE - (RISE - 1) * many : 1;
+	double xi = n > 0 ? 1 / sqrt(n + prior) : 0.01;
 	const char *rule = "the number of batches is unknown; give --data, --batches or --xi";
 	if (n > 0)
-		rule = format(rules->arena, "1 / sqrt(N%s), N = %.6g independent %s in the data",
-		              small ? format(rules->arena, " + %g", PRIOR) : "", n,
+		rule = format(rules->arena, "%.4g / sqrt(N%s), N = %.6g independent %s in the data",
+		              rise, small ? format(rules->arena, " + %g", PRIOR) : "", n,
 		              PLURAL(n, "batch", "batches"));
-	choose(rules, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
-	choose(rules, "beta", &opt->beta, 1 - round_number(MIN(MAX(opt->xi, 0.001), 0.05)),
-	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
-	choose(rules, "momentum", &opt->momentum, 0.9, "the authors' default");
+	xi = isnan(opt->xi) ? xi : opt->xi;
+	choose(rules, "xi", &opt->xi, rise * xi, rule);
+	choose(rules, "beta", &opt->beta, 1 - round_number(MIN(MAX(xi, 0.001), 0.05)),
+	       format(rules->arena, "1 - beta is xi%s rounded to 1, 2 or 5, from 0.001 to 0.05",
+	              rise != 1 ? format(rules->arena, " / %.4g", rise) : ""));
+	choose(rules, "momentum", &opt->momentum, opt->average ? 0 : 0.9,
+	       opt->average ? NULL : "the authors' default");
 	double usual = 5 / (1 - opt->beta);
 	choose(rules, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
 	       small ? format(rules->arena, "%g steps, toward 5 / (1 - beta) as N approaches %g",
@@ -74,10 +87,12 @@ static void amos_defaults(Opt *opt, Text *rules)
 	if (!small)
 		return;
 	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
+	opt->strength = opt->average ? opt->pace : 1;
 	opt->most = 1 / (1 - many);
 	opt->reach = REACH;
 	opt->least = LEAST + (1 - LEAST) * many;
-	say(rules, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
+	say(rules, "decay %.4g times as %s: 1 / (xi^2 (N + %g))\n", opt->pace,
+	    opt->average ? "strong, and ending as much faster" : "fast", LITTLE);
 	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
 	    MANY);
 	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
@@ -105,14 +120,6 @@ static void usual_defaults(Opt *opt, Text *rules)
 static void authors_defaults(Opt *opt, Text *rules)
 {
 	row_defaults(opt, rules, "the authors' default");
-}
-
-// Where gradients are taken at another point, so are the running statistics.
-static void point_defaults(Opt *opt, Text *rules)
-{
-	authors_defaults(opt, rules);
-	say(rules, "the loss of a step, and running statistics of BatchNormalization, are at the "
-	           "point where gradients are taken; evaluations and files have the average\n");
 }
 
 // ---- schedules ------------------------------------------------------------------------
@@ -243,6 +250,10 @@ void opt_defaults(Arena *arena, Opt *opt)
 	say(&rules, "optimizer %s\n", opt->name);
 	opt->schedule = opt->schedule ? opt->schedule : schedules[0].name;
 	optimizer->rule(opt, &rules);
+	if (opt_moves_point(opt))
+		say(&rules,
+		    "the loss of a step, and running statistics of BatchNormalization, are at the "
+		    "point where gradients are taken; evaluations and files have the average\n");
 	schedule_defaults(opt, &rules);
 	opt->chosen = rules.at;
 }

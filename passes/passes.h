@@ -208,6 +208,7 @@ typedef struct Opt {
 #undef HYPER
 	Labels labels;        // of one run, for clip; count 0: unknown
 	double batches;       // N, the number of independent batches in the data; 0: unknown
+	bool elsewhere;       // gradients are given, and taken at the parameters
 	int64_t accumulate;   // runs per update, by the mean of their gradients; 0 means 1
 	const char *schedule; // in optimizers.def; NULL: constant
 	const char *chosen;   // set by opt_defaults: the settings and their rules, one per line
@@ -252,7 +253,7 @@ bool schedule_uses(const char *schedule, const char *operand);
 bool of_schedule(const char *operand); // some schedule uses it
 bool opt_takes_matrices(const char *optimizer);
 // True if gradients are those at another point than the parameters.
-bool opt_moves_point(const char *optimizer);
+bool opt_moves_point(const Opt *);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the
 // outputs, "loss", "accuracy" and checks remain. Needs opt_defaults. If several runs make one
 // update, NAME.sum holds the sum of their gradients, amos.left counts the remaining runs, and the

@@ -308,17 +308,28 @@ static void remove_runs(Recompute *r, int64_t limit)
 				again.at[j].run -= again.at[j].run > again.at[i].run;
 }
 
-// Drops values until scratch has at most `limit` bytes, or none helps. Returns its bytes.
+static Ints copy_of(Arena *arena, Ints order)
+{
+	order.at = take_copy(arena, order.at, sizeof(int) * (size_t)order.count);
+	order.room = order.count;
+	return order;
+}
+
+// Drops values until scratch has at most `limit` bytes, or none helps. Leaves the order in which
+// scratch was least, and returns its bytes: as buffers are placed with gaps, the last drop may have
+// raised them.
 static int64_t drop_values(Recompute *r, int64_t limit)
 {
-	int64_t target = limit, total = place_buffers(&r->use.memory);
-	while (total > limit && (r->use.peak <= target || drop_one(r))) {
-		if (r->use.peak > target)
-			continue;
+	int64_t least = place_buffers(&r->use.memory), total;
+	Ints best = copy_of(r->arena, r->plan->order);
+	while (least > limit && drop_one(r)) {
 		total = place_buffers(&r->use.memory);
-		target = MIN(target, r->use.peak) - MAX(total - limit, 1);
+		if (total < least)
+			best = copy_of(r->arena, r->plan->order);
+		least = MIN(least, total);
 	}
-	return place_buffers(&r->use.memory);
+	r->plan->order = best;
+	return least;
 }
 
 int64_t recompute_pass(Arena *arena, Plan *p, int64_t limit)

@@ -138,7 +138,7 @@ static Ref put_copy(void *context, Graph *g, const Val *v, const Ref *in)
 static const bool *moved_slots(const Step *s, const Graph *from)
 {
 	bool *moved = NEWS(from->arena, bool, from->slots.count + 1);
-	if (!opt_moves_point(s->opt->name) || s->part == STEP_apply)
+	if (!opt_moves_point(s->opt) || s->part == STEP_apply)
 		return NULL;
 	for (int i = 0; i < from->outs.count; i++)
 		if (starts_with(from->outs.at[i].name, GRAD_OF))

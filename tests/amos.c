@@ -185,12 +185,50 @@ static void check_few(double scale)
 		       gamma = r * v[i % 4] * o.xi * o.xi / sqrt(1 + o.coef * sqrt(o.xi) * b),
 		       d = 1 / (1 + o.coef * sqrt(o.xi * eta) * b),
 		       n = sqrt(r) * surge * sin(i) / sqrt(fmax(mean / o.most, 1)),
-		       w = before[i] - d * (o.xi * reach * n + gamma / 2 * before[i]),
+		       w = before[i] - d * (o.xi * reach * n + o.strength * gamma / 2 * before[i]),
 		       b1 = slot[find_slot(g, "theta.b")].f[i % 4];
 		size = fmax(size, fabs(slot[0].f[i] - w));
 		size = fmax(size, fabs(b1 - (b + o.pace * gamma * (1 + b))));
 	}
 	hold(size < 1e-12, "a step where data are few");
+	arena_free(arena);
+}
+
+// With gradients at the sequence that steps (mix 0), it is that without an average, and w is its
+// mean, in which step t has the weight K / (K + t - 1) when it is taken.
+static void check_average(double k)
+{
+	Arena *arena = arena_new();
+	Eta eta[2] = {{.eta.value = 0.5, .slot = shape_of(2, (int64_t[]){1, 4})}};
+	const Graph *g[2];
+	Array *slot[2];
+	double mean[12], off = 0, moved = 0;
+	for (int averages = 0; averages < 2; averages++) {
+		Opt o = opt_named("amos");
+		o.xi = 0.125, o.beta = 0.75, o.warmup = 0, o.momentum = 0;
+		o.average = averages ? k : 0, o.mix = 0;
+		g[averages] = step_of(arena, eta, E_f64, &o);
+		slot[averages] = NEWS(arena, Array, g[averages]->slots.count);
+		for (int i = 0; i < g[averages]->slots.count; i++)
+			slot[averages][i] = slot_start(arena, &g[averages]->slots.at[i]);
+		for (int i = 0; i < 12; i++)
+			slot[averages][0].f[i] = mean[i] = cos(i);
+	}
+	for (int t = 1; t <= 9; t++) {
+		for (int averages = 0; averages < 2; averages++) {
+			for (int i = 0; i < 12; i++)
+				slot[averages][1].f[i] = sin(i * t);
+			evaluate(arena, g[averages], slot[averages]);
+		}
+		const double *ahead = slot[1][find_slot(g[1], "theta.ahead")].f;
+		for (int i = 0; i < 12; i++) {
+			mean[i] += k / (k + t - 1) * (slot[0][0].f[i] - mean[i]);
+			off = fmax(off, fabs(slot[1][0].f[i] - mean[i]));
+			off = fmax(off, fabs(slot[1][0].f[i] + ahead[i] - slot[0][0].f[i]));
+			moved = fmax(moved, fabs(ahead[i]));
+		}
+	}
+	hold(off < 1e-12 && moved > 1e-3, "a running mean of what steps");
 	arena_free(arena);
 }
 
@@ -217,5 +255,7 @@ int main(int argc, char **argv)
 	for (double scale = 0; scale < 2;
 	     scale += 0.1) // zeros, below, between and above the bounds
 		check_few(scale);
+	check_average(1);
+	check_average(8);
 	return failures != 0;
 }

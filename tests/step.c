@@ -130,6 +130,7 @@ static Opt plain_opt(Arena *arena, const char *name, double momentum, int64_t ac
 	           .ramp = 3,
 	           .d0 = 0.1,
 	           .d_coef = 1,
+	           .strength = 1,
 	           .accumulate = accumulate};
 	opt_defaults(arena, &opt);
 	return opt;
@@ -237,13 +238,21 @@ static void test_rules(void)
 	opt.labels = (Labels){768, 1 / sqrt(768)};
 	opt.batches = 1303;
 	opt_defaults(arena, &opt);
-	close_to("xi", opt.xi, 1 / sqrt(1303 + 2000));
+	close_to("average", opt.average, 8);
+	close_to("xi", opt.xi, (3 - 2 * 1303e-5) / sqrt(1303 + 2000));
 	close_to("beta", opt.beta, 0.98);
-	close_to("momentum", opt.momentum, 0.9);
+	close_to("momentum", opt.momentum, 0);
 	close_to("warm-up", opt.warmup, 53);
 	close_to("clip", opt.clip, 1 / sqrt(768));
 	hold("what was chosen is said",
-	     strstr(opt.chosen, "xi 0.0174: 1 / sqrt(N + 2000)") != NULL);
+	     strstr(opt.chosen, "xi 0.05175: 2.974 / sqrt(N + 2000)") != NULL);
+	Opt given = opt_named("amos");
+	given.batches = 1303;
+	given.elsewhere = true;
+	opt_defaults(arena, &given);
+	close_to("no average of what others train", given.average, 0);
+	close_to("xi", given.xi, 1 / sqrt(1303 + 2000));
+	close_to("momentum", given.momentum, 0.9);
 	arena_free(arena);
 }
 

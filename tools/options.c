@@ -50,12 +50,13 @@ const char *option_brief(Arena *arena, OptionName option)
 	return format(arena, "%.*s", (int)count, help);
 }
 
-// True for a hyperparameter that Amos does not have, except the learning rate.
+// True for a hyperparameter that neither Amos nor its schedule has, except the learning rate.
 static bool is_of_others(Arena *arena, OptionName option)
 {
 	const char *name = options[option].name;
-	return options[option].group == STEP && option != OPT_rate && !of_schedule(name) &&
-	       !opt_uses("amos", name) && *optimizer_names(arena, name);
+	bool unused = of_schedule(name) ? !schedule_uses("constant", name)
+	                                : !opt_uses("amos", name) && *optimizer_names(arena, name);
+	return options[option].group == STEP && option != OPT_rate && unused;
 }
 
 // The manual has all of it.
@@ -84,7 +85,7 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	Arena *arena = session->arena;
 	session->name = format(arena, "amosc %s", verb->name);
 	session->purpose = verb->purpose;
-	const char *more = verb->takes & STEP ? ", also for options of other optimizers" : "";
+	const char *more = verb->takes & STEP ? ", also for options of other optimizers and schedules" : "";
 	amos_parse(&(struct amos_command_line){.program = session->name,
 	                                       .arguments = verb->arguments,
 	                                       .about = format(arena, "%s\vSee man amosc-%s%s.",
