@@ -54,11 +54,6 @@ static Value load_one(const Attend *a, Value memory, Value i)
 	return LLVMBuildLoad2(a->g->b, a->elem, element(a, memory, i), "");
 }
 
-static void store_one(const Attend *a, Value v, Value memory, Value i)
-{
-	LLVMBuildStore(a->g->b, v, element(a, memory, i));
-}
-
 static Value minus(Gen *g, Value x, Value y)
 {
 	return LLVMBuildSub(g->b, x, y, "");
@@ -80,6 +75,12 @@ static Value round_up(Gen *g, Value x, int64_t by)
 static Value real(const Attend *a, double x)
 {
 	return LLVMConstReal(a->elem, x);
+}
+
+// Returns x if it is larger than y, else y: of a row with a NaN, the exponentials are NaN as well.
+static Value larger(Gen *g, Value x, Value y)
+{
+	return LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, LLVMRealOGT, x, y, ""), x, y, "");
 }
 
 // ---- operands -------------------------------------------------------------------------
@@ -332,11 +333,11 @@ static void find_most(const Attend *a, const Row *r, Value at, Value mask, void 
 	Value x = scores_at(a, r, load(a, a->local[AT_SCORES], place), at, mask, &shown);
 	if (mask || a->bias || a->shown)
 		store(a, x, a->local[AT_SCORES], place);
-	set_variable(g, most, reduce_step(g, O_amax, a->type, read_variable(g, most), x));
+	set_variable(g, most, larger(g, x, read_variable(g, most)));
 }
 
 typedef struct Weigh {
-	Value most, total;
+	Value base, total;
 } Weigh;
 
 static void weigh(const Attend *a, const Row *r, Value at, Value mask, void *context)
@@ -346,47 +347,99 @@ static void weigh(const Attend *a, const Row *r, Value at, Value mask, void *con
 	(void)mask;
 	Value place = sum_of(g, r->line, at);
 	Value x = load(a, a->local[AT_SCORES], place);
-	x = math_exp(g, LLVMBuildFSub(g->b, x, splat(g, w->most), ""));
+	x = math_exp_below(g, LLVMBuildFSub(g->b, x, splat(g, w->base), ""));
 	store(a, x, a->local[AT_SCORES], place);
 	Value total = read_variable(g, w->total);
 	set_variable(g, w->total, LLVMBuildFAdd(g->b, total, x, ""));
 }
 
-// Turns a row of scores into probabilities, relative to the largest score so far.
-static void soften_row(const Attend *a, const Row *r, Value stat, Value again)
+// Reduces the vectors of rows first, first + 1, .. of the strip to one vector, with a row in each
+// lane.
+static Value reduce_rows(const Attend *a, Op op, int64_t first)
 {
 	Gen *g = a->g;
-	Value none = LLVMConstNull(vector(a)), end = round_up(g, a->visible, g->width);
-	Value before = LLVMBuildSelect(g->b, again, load_one(a, a->local[AT_MOST], stat),
-	                               real(a, -INFINITY), "");
-	Value most = variable(g, real_like(none, -INFINITY));
-	each_key(a, r, end, find_most, most);
-	Value m = g->ops->reduce_lanes(g, O_amax, a->type, read_variable(g, most));
-	m = reduce_step(g, O_amax, a->type, before, m);
-	Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, m, real(a, -INFINITY), "");
-	Weigh w = {.most = LLVMBuildSelect(g->b, empty, real(a, 0), m, "")};
-	w.total = variable(g, none);
-	each_key(a, r, end, weigh, &w);
-	Value total = g->ops->reduce_lanes(g, O_sum, a->type, read_variable(g, w.total));
-	store_one(a, m, a->local[AT_MOST], stat);
-	if (a->p.blocks == 1) {
-		store_one(a, total, a->local[AT_TOTAL], stat);
-		return;
+	Value v[64];
+	for (int64_t r = 0; r < g->width; r++)
+		v[r] = first + r < a->s->height
+		           ? load(a, a->local[AT_LANES], number(g, (first + r) * g->width))
+		           : v[r - 1];
+	return reduce_vectors(g, op, a->type, v);
+}
+
+// Updates the largest scores of rows first, first + 1, .. of the strip, whose statistics begin at
+// `stat`.
+static void update_most(const Attend *a, int64_t first, Value stat, Value again)
+{
+	Gen *g = a->g;
+	Value none = real_like(LLVMConstNull(vector(a)), -INFINITY);
+	Value place = sum_of(g, stat, number(g, first)), strip = number(g, first);
+	Value before = choose(g, again, load(a, a->local[AT_MOST], place), none);
+	Value most = larger(g, reduce_rows(a, O_amax, first), before);
+	Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, most, none, "");
+	Value base = choose(g, empty, real_like(most, 0), most);
+	store(a, most, a->local[AT_MOST], place);
+	store(a, base, a->local[AT_BASE], strip);
+	if (a->p.blocks > 1)
+		store(a, math_exp_below(g, LLVMBuildFSub(g->b, before, base, "")),
+		      a->local[AT_FADE], strip);
+}
+
+static void update_totals(const Attend *a, int64_t first, Value stat, Value again)
+{
+	Gen *g = a->g;
+	Value place = sum_of(g, stat, number(g, first)), total = reduce_rows(a, O_sum, first);
+	if (a->p.blocks > 1) {
+		Value before = load(a, a->local[AT_TOTAL], place);
+		Value fade = load(a, a->local[AT_FADE], number(g, first));
+		before = LLVMBuildFMul(g->b, before, fade, "");
+		before = choose(g, again, before, real_like(before, 0));
+		total = LLVMBuildFAdd(g->b, before, total, "");
 	}
-	Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, again, g->i64, ""), 1);
-	Value fade = math_exp(g, LLVMBuildFSub(g->b, before, w.most, ""));
-	Value sum = times(g, stat, a->p.depth_line);
+	store(a, total, a->local[AT_TOTAL], place);
+}
+
+// Scales the sums of row `in_strip` by its factor.
+static void fade_sums(const Attend *a, Value in_strip, Value sums, Value again)
+{
+	Gen *g = a->g;
+	Loop once = when_begin(g, again);
+	Value fade = load_one(a, a->local[AT_FADE], in_strip);
+	Value row = times(g, sum_of(g, sums, in_strip), a->p.depth_line);
 	Loop columns = loop_begin(g, number(g, 0), number(g, a->p.depth), g->width);
-	Value at = sum_of(g, sum, columns.i);
+	Value at = sum_of(g, row, columns.i);
 	Value x = load(a, a->local[AT_SUMS], at);
 	store(a, LLVMBuildFMul(g->b, x, splat(g, fade), ""), a->local[AT_SUMS], at);
 	loop_end(g, &columns);
-	store_one(a, LLVMBuildFMul(g->b, load_one(a, a->local[AT_TOTAL], stat), fade, ""),
-	          a->local[AT_TOTAL], stat);
-	loop_end(g, &once);
-	Value old =
-	    LLVMBuildSelect(g->b, again, load_one(a, a->local[AT_TOTAL], stat), real(a, 0), "");
-	store_one(a, LLVMBuildFAdd(g->b, old, total, ""), a->local[AT_TOTAL], stat);
+	when_end(g, &once);
+}
+
+// Turns the scores of the strip into probabilities, relative to the largest of their row so far.
+// Each row is reduced to a vector, and then the vectors of all rows at once: so no row waits for
+// another.
+static void soften_strip(const Attend *a, Value stat, Value sums, Value again)
+{
+	Gen *g = a->g;
+	int64_t height = a->s->height, width = g->width;
+	Value none = LLVMConstNull(vector(a)), end = round_up(g, a->visible, width);
+	Loop rows = loop_begin(g, number(g, 0), number(g, height), 1);
+	Row r = row_at(a, rows.i, number(g, 0));
+	prefetch_rows(a, sum_of(g, a->first, rows.i));
+	Value most = variable(g, real_like(none, -INFINITY));
+	each_key(a, &r, end, find_most, most);
+	store(a, read_variable(g, most), a->local[AT_LANES], times(g, rows.i, width));
+	loop_end(g, &rows);
+	for (int64_t first = 0; first < height; first += width)
+		update_most(a, first, stat, again);
+	rows = loop_begin(g, number(g, 0), number(g, height), 1);
+	r = row_at(a, rows.i, number(g, 0));
+	Weigh w = {.base = load_one(a, a->local[AT_BASE], rows.i), .total = variable(g, none)};
+	each_key(a, &r, end, weigh, &w);
+	store(a, read_variable(g, w.total), a->local[AT_LANES], times(g, rows.i, width));
+	if (a->p.blocks > 1 && a->p.depth)
+		fade_sums(a, rows.i, sums, again);
+	loop_end(g, &rows);
+	for (int64_t first = 0; first < height; first += width)
+		update_totals(a, first, stat, again);
 }
 
 typedef struct Finish {
@@ -419,8 +472,8 @@ static void store_row(Finish *f, int64_t columns)
 	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, 1, finish_columns, f);
 }
 
-// Stores the outputs of row `stat` of the worker.
-static void finish_row(const Attend *a, const Index *query, Value stat)
+// Stores the outputs of a query, whose statistics and sums are at these rows of the worker's.
+static void finish_row(const Attend *a, const Index *query, Value stat, Value row)
 {
 	Gen *g = a->g;
 	Value total = load_one(a, a->local[AT_TOTAL], stat), some = NULL;
@@ -429,7 +482,7 @@ static void finish_row(const Attend *a, const Index *query, Value stat)
 	for (int o = 0; o < g->kern->nout; o++) {
 		if (val(g->graph, g->kern->out[o])->op == O_attend) {
 			Finish f = {.a = a, .out = o, .row = query, .memory = a->local[AT_SUMS]};
-			f.place = times(g, stat, a->p.depth_line);
+			f.place = times(g, row, a->p.depth_line);
 			f.factor = LLVMBuildFDiv(g->b, real(a, 1), total, "");
 			f.some = some;
 			store_row(&f, a->p.depth);
@@ -448,8 +501,8 @@ static void finish_row(const Attend *a, const Index *query, Value stat)
 	}
 }
 
-// The strip at queries `a->first`, whose numbers in the worker's part begin at `stat`.
-static void forward_strip(const Attend *a, Value score_tile, Value sum_tile, Value stat,
+// The strip at queries `a->first`, whose statistics and sums begin at these rows of the worker's.
+static void forward_strip(const Attend *a, Value score_tile, Value sum_tile, Value stat, Value sums,
                           Value again)
 {
 	Gen *g = a->g;
@@ -460,17 +513,12 @@ static void forward_strip(const Attend *a, Value score_tile, Value sum_tile, Val
 	Value no = LLVMConstInt(g->i1, 0, 0);
 	multiply(a, score_tile, number(g, a->p.width), a->local[AT_QUERIES], a->local[AT_KEYS],
 	         a->p.panel * (a->p.width + 1), a->local[AT_SCORES], panels, no);
-	Loop rows = loop_begin(g, number(g, 0), number(g, a->s->height), 1);
-	Row r = row_at(a, rows.i, number(g, 0));
-	prefetch_rows(a, sum_of(g, a->first, rows.i));
-	soften_row(a, &r, sum_of(g, stat, rows.i), again);
-	loop_end(g, &rows);
-	if (!a->p.depth)
-		return;
-	multiply(a, sum_tile, a->visible, a->local[AT_SCORES], a->local[AT_VALUES],
-	         a->p.panel * (a->s->depth + 1),
-	         element(a, a->local[AT_SUMS], times(g, stat, a->p.depth_line)),
-	         panels_of(a, a->p.depth), again);
+	soften_strip(a, stat, sums, again);
+	if (a->p.depth)
+		multiply(a, sum_tile, a->visible, a->local[AT_SCORES], a->local[AT_VALUES],
+		         a->p.panel * (a->s->depth + 1),
+		         element(a, a->local[AT_SUMS], times(g, sums, a->p.depth_line)),
+		         panels_of(a, a->p.depth), again);
 }
 
 static void go_to_keys(Attend *a, Value block)
@@ -527,13 +575,14 @@ static void forward(Attend *a)
 	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, block.i, minus(g, blocks, number(g, 1)), "");
 	Loop strip = loop_begin(g, begin, end, 1);
 	go_to_strip(a, times(g, strip.i, a->s->height));
-	Value stat = times(g, minus(g, strip.i, begin), a->s->height);
-	forward_strip(a, score_tile, sum_tile, stat, again);
+	Value own = minus(g, strip.i, begin), stat = times(g, own, p->stat_line);
+	Value sums = times(g, own, a->s->height);
+	forward_strip(a, score_tile, sum_tile, stat, sums, again);
 	Value rows = end_after(g, a->first, a->s->height, number(g, p->queries));
 	rows = LLVMBuildSelect(g->b, done, minus(g, rows, a->first), number(g, 0), "");
 	Loop row = loop_begin(g, number(g, 0), rows, 1);
 	Index query = uniform_index(g, sum_of(g, a->first, row.i), p->queries, 1);
-	finish_row(a, &query, sum_of(g, stat, row.i));
+	finish_row(a, &query, sum_of(g, stat, row.i), sum_of(g, sums, row.i));
 	loop_end(g, &row);
 	loop_end(g, &strip);
 	loop_end(g, &block);
@@ -555,7 +604,7 @@ static void slope_at(const Attend *a, const Row *r, Value at, Value mask, void *
 	const Slope *s = context;
 	Value place = sum_of(g, r->line, at), shown;
 	Value x = scores_at(a, r, load(a, a->local[AT_SCORES], place), at, mask, &shown);
-	x = math_exp(g, LLVMBuildFSub(g->b, x, splat(g, s->most), ""));
+	x = math_exp_below(g, LLVMBuildFSub(g->b, x, splat(g, s->most), ""));
 	x = LLVMBuildFMul(g->b, x, splat(g, s->share), "");
 	if (a->zeros) {
 		Value none = LLVMBuildFCmp(g->b, LLVMRealOEQ, s->share, real(a, 0), "");

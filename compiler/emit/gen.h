@@ -286,6 +286,7 @@ Value cast_value(Gen *, Value, Elem from, Elem to);
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64
 
+Value math_exp_below(Gen *, Value); // of f32 or f64 up to 0
 Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
     math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
@@ -347,7 +348,11 @@ struct TileCalls { // of a variant, that a module's kernels call
 	VEC(Tile) list;
 };
 
-void transpose_vectors(Gen *, Value *v); // turn.c: as many vectors as one has lanes
+// ---- squares of as many vectors as one has lanes: turn.c --------------------------------
+
+void transpose_vectors(Gen *, Value *v);
+// Returns in lane l what TargetOps.reduce_lanes returns for v[l], and overwrites v.
+Value reduce_vectors(Gen *, Op, Elem, Value *v);
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 

@@ -89,10 +89,9 @@ static Value exp_of_rest(Gen *g, Value x, Value n)
 	return add(g, y, real_like(x, 1));
 }
 
-// Adding n to the exponent of e^r takes few instructions, but n has to be in range. Subnormal
-// results are 0: a CPU takes a hundred times as long for them, and a masked softmax is full of
-// them.
-static Value exp_in_f32(Gen *g, Value x)
+// Returns e^x without its limits: n is added to the exponent of e^r, which takes few instructions,
+// but n has to be in range.
+static Value exp_in_range(Gen *g, Value x)
 {
 	Value shift = real_like(x, 0x1.8p23); // a sum with it ends in an integer, to its last bit
 	Value sum = mul_add(g, x, real_like(x, M_LOG2E), shift);
@@ -100,11 +99,19 @@ static Value exp_in_f32(Gen *g, Value x)
 	LLVMTypeRef bits = bits_type(g, x);
 	Value n = LLVMBuildBitCast(g->b, sum, bits, "");
 	n = LLVMBuildShl(g->b, n, int_like(n, 23), "");
-	y = LLVMBuildAdd(g->b, LLVMBuildBitCast(g->b, y, bits, ""), n, "");
-	y = LLVMBuildBitCast(g->b, y, LLVMTypeOf(x), "");
+	return LLVMBuildAdd(g->b, LLVMBuildBitCast(g->b, y, bits, ""), n, "");
+}
+
+// Subnormal results are 0: a CPU takes a hundred times as long for them, and a masked softmax is
+// full of them.
+static const double least_exponent = -87.336544;
+
+static Value exp_in_f32(Gen *g, Value x)
+{
+	Value y = LLVMBuildBitCast(g->b, exp_in_range(g, x), LLVMTypeOf(x), "");
 	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLE, x, real_like(x, 88.72283), "");
 	y = choose(g, finite, y, mul(g, x, real_like(x, INFINITY))); // infinity or NaN
-	return choose(g, below(g, x, -87.336544), real_like(x, 0), y);
+	return choose(g, below(g, x, least_exponent), real_like(x, 0), y);
 }
 
 static Value power_of_two(Gen *g, Value n)
@@ -128,6 +135,19 @@ static Value exp_in_f64(Gen *g, Value x)
 Value math_exp(Gen *g, Value x)
 {
 	return is_double(x) ? exp_in_f64(g, x) : exp_in_f32(g, x);
+}
+
+// x takes the place of e^x where it is too low, which a maximum with 0 removes, or NaN, which
+// stays.
+Value math_exp_below(Gen *g, Value x)
+{
+	if (is_double(x))
+		return exp_in_f64(g, x);
+	Value y = exp_in_range(g, x), zero = real_like(x, 0);
+	Value some = LLVMBuildFCmp(g->b, LLVMRealOGE, x, real_like(x, least_exponent), "");
+	y = choose(g, some, y, LLVMBuildBitCast(g->b, x, LLVMTypeOf(y), ""));
+	y = LLVMBuildBitCast(g->b, y, LLVMTypeOf(x), "");
+	return choose(g, below(g, y, 0), zero, y);
 }
 
 // ---- log ------------------------------------------------------------------------------

@@ -118,9 +118,10 @@ static Value float_extreme(Gen *g, Value x, Value y, bool larger)
 	LLVMRealPredicate loose = larger ? LLVMRealUGT : LLVMRealULT;
 	if (never_nan(y))
 		return LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, loose, x, y, ""), x, y, "");
+	// The inner choice is one instruction of x86, and what follows y from step to step.
 	Value beyond = LLVMBuildFCmp(g->b, larger ? LLVMRealOGT : LLVMRealOLT, x, y, "");
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
-	return LLVMBuildSelect(g->b, LLVMBuildOr(g->b, beyond, nan, ""), x, y, "");
+	return LLVMBuildSelect(g->b, nan, x, LLVMBuildSelect(g->b, beyond, x, y, ""), "");
 }
 
 static Value apply_map(Gen *g, Op op, Elem e, int n, Value *in)

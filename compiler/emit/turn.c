@@ -13,6 +13,20 @@ static void hide(Gen *g, int n, Value *v)
 		v[i] = unary(g, "llvm.arithmetic.fence", v[i]);
 }
 
+// Exchanges blocks of `half` lanes: *low gets the even ones of a and then those of b, by turns,
+// *high the odd ones.
+static void exchange(Gen *g, Value a, Value b, int half, Value *low, Value *high)
+{
+	int n = g->width;
+	Value even[64], odd[64];
+	for (int l = 0; l < n; l++) {
+		even[l] = LLVMConstInt(g->i32, (unsigned)(l & half ? n + l - half : l), 0);
+		odd[l] = LLVMConstInt(g->i32, (unsigned)(l & half ? n + l : l + half), 0);
+	}
+	*low = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(even, (unsigned)n), "");
+	*high = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(odd, (unsigned)n), "");
+}
+
 // By exchanging blocks, each time of half the size.
 void transpose_vectors(Gen *g, Value *v)
 {
@@ -20,22 +34,21 @@ void transpose_vectors(Gen *g, Value *v)
 	for (int half = n / 2; half > 0; half /= 2) {
 		if (half < n / 2)
 			hide(g, n, v);
-		for (int i = 0; i < n; i++) {
-			if (i & half)
-				continue;
-			Value low[64], high[64], a = v[i], b = v[i + half];
-			for (int l = 0; l < n; l++) {
-				low[l] = LLVMConstInt(g->i32,
-				                      (unsigned)(l & half ? n + l - half : l), 0);
-				high[l] = LLVMConstInt(g->i32,
-				                       (unsigned)(l & half ? n + l : l + half), 0);
-			}
-			v[i] = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(low, (unsigned)n),
-			                              "");
-			v[i + half] = LLVMBuildShuffleVector(
-			    g->b, a, b, LLVMConstVector(high, (unsigned)n), "");
-		}
+		for (int i = 0; i < n; i++)
+			if (!(i & half))
+				exchange(g, v[i], v[i + half], half, &v[i], &v[i + half]);
 	}
+}
+
+Value reduce_vectors(Gen *g, Op op, Elem e, Value *v)
+{
+	for (int half = g->width / 2; half > 0; half /= 2)
+		for (int i = 0; i < half; i++) {
+			Value low, high;
+			exchange(g, v[i], v[i + half], half, &low, &high);
+			v[i] = reduce_step(g, op, e, low, high);
+		}
+	return v[0];
 }
 
 typedef struct Copy {

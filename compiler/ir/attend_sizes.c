@@ -40,6 +40,7 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 	p.score_line = ceil_div(s->depth, p.panel) * p.panel + 2 * machine->lanes;
 	p.width_line = ceil_div(p.width, p.panel) * p.panel + machine->lanes;
 	p.depth_line = ceil_div(p.depth, p.panel) * p.panel + machine->lanes;
+	p.stat_line = ceil_div(s->height, machine->lanes) * machine->lanes;
 	int64_t rows = s->strips * s->height, block = ceil_div(s->depth, p.panel) * p.panel;
 	int64_t width = ceil_div(p.width, p.panel) * p.panel;
 	int64_t depth = ceil_div(p.depth, p.panel) * p.panel;
@@ -59,7 +60,9 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 	} else {
 		local[AT_VALUES] = depth * (s->depth + 1);
 		local[AT_SUMS] = rows * p.depth_line;
-		local[AT_MOST] = local[AT_TOTAL] = rows;
+		local[AT_MOST] = local[AT_TOTAL] = s->strips * p.stat_line;
+		local[AT_BASE] = local[AT_FADE] = p.stat_line;
+		local[AT_LANES] = s->height * machine->lanes;
 	}
 	for (int k = 0; k < AT_PARTS; k++)
 		p.local_bytes += full_lines(local[k] * p.bytes);

@@ -356,8 +356,11 @@ enum {
 	AT_QUERIES,   // rows of queries: a strip; gradients: all of a block
 	AT_SCORES,    // scores, then probabilities, of these queries and a block of keys
 	AT_SUMS,      // by query: the sum of probabilities times values, without the division
-	AT_MOST,      // the largest score
-	AT_TOTAL,     // the sum of probabilities
+	AT_MOST,      // by query: the largest score
+	AT_TOTAL,     // by query: the sum of probabilities
+	AT_BASE,      // by query of a strip: what its scores are relative to
+	AT_FADE,      // by query of a strip: the factor of earlier sums
+	AT_LANES,     // by query of a strip: a vector to reduce
 	AT_KEY_ROWS,  // a block of keys, in panels
 	AT_SLOPES,    // gradients of the scores
 	AT_GRADIENTS, // of a block of queries: rows of the gradient of the result
@@ -375,6 +378,7 @@ typedef struct AttendSizes {
 	int64_t panel;                              // columns of a panel
 	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
 	int64_t score_line, width_line, depth_line; // elements from row to row
+	int64_t stat_line;                          // elements by query, from strip to strip
 	int64_t local[AT_PARTS], local_bytes;       // elements; bytes of all
 } AttendSizes;
 // True if one kernel computes both: they have the same operands.
