@@ -98,20 +98,25 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	unbind(g, &bound);
 }
 
+static void add_stream(Dot *d, Value memory, int64_t row, Prefetch how)
+{
+	Tile *t = &d->tile;
+	d->stream[d->streams++] = memory;
+	t->stream[t->streams++] =
+	    (struct Stream){row, t->rows, t->vectors * t->lanes * t->bytes, how};
+}
+
 // Finds the memory that the maps after the product touch row by row: outputs, and values read at
 // the same index.
 static void choose_streams(Dot *d)
 {
+	enum { MOST = 4 };
 	Gen *g = d->g;
-	Tile *t = &d->tile;
-	for (int o = 0; o < g->kern->nout && t->streams < STREAMS - 1; o++) {
-		if (is_reduced_out(g->graph, g->kern, o))
-			continue;
-		int bytes = elems[val(g->graph, g->kern->out[o])->type].bytes;
-		d->stream[t->streams] = out_address(g, o);
-		t->stream_write[t->streams] = true;
-		t->stream_row[t->streams++] = d->p.n * bytes;
-	}
+	for (int o = 0; o < g->kern->nout && d->streams < MOST - 1; o++)
+		if (!is_reduced_out(g->graph, g->kern, o))
+			add_stream(d, out_address(g, o),
+			           d->p.n * elems[val(g->graph, g->kern->out[o])->type].bytes,
+			           F_write);
 	bool *memory = NEWS(g->arena, bool, g->graph->nval);
 	for (int r = 0; r < g->graph->nval; r++)
 		memory[r] = !g->inside[r];
@@ -120,17 +125,48 @@ static void choose_streams(Dot *d)
 	walk_start(&walk, &reads);
 	for (int o = 0; o < g->kern->nout; o++)
 		walk_root(&walk, g->kern->out[o], &reads);
-	for (int r = 0; r < reads.count && t->streams < STREAMS; r++) {
+	for (int r = 0; r < reads.count && d->streams < MOST; r++) {
 		const Val *v = val(g->graph, reads.at[r].val);
-		if (reads.at[r].reach == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
-			continue;
-		d->stream[t->streams] = location_address(g, reads.at[r].val);
-		t->stream_row[t->streams++] = d->p.n * elems[v->type].bytes;
+		if (reads.at[r].reach != R_moved && count_of(&v->shape) == count_of(&d->v->shape))
+			add_stream(d, location_address(g, reads.at[r].val),
+			           d->p.n * elems[v->type].bytes, F_read);
 	}
 }
 
-typedef struct Strip {        // of a
-	Value first, a, sums; // row; addresses
+// Returns how many bytes of the next strip, whose steps are adjacent, a call prefetches.
+static int64_t share_of_strip(const Dot *d)
+{
+	return full_lines(ceil_div(d->p.strip_size * d->p.bytes, d->s->panels));
+}
+
+static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
+{
+	d->next[o] = true;
+	d->tile.stream[d->tile.streams++] = (struct Stream){row, rows, (int)bytes, F_later};
+}
+
+// What a worker copies from far rows of memory would wait for each of them. So the tile prefetches
+// what the next block of k packs of b, and the next group of strips of a, or what others packed of
+// the next strip: each call a share.
+static void choose_next(Dot *d)
+{
+	const Sched *s = d->s;
+	const Tile *t = &d->tile;
+	int64_t width = d->p.width * d->p.bytes;
+	if (!s->b_ahead || d->p.matrix)
+		return;
+	if (s->a == W_copy && s->a_shared && s->a_ahead) {
+		int64_t each = full_lines(ceil_div(share_of_strip(d) * t->unroll, s->depth));
+		add_next(d, 0, each, ceil_div(share_of_strip(d), each), each);
+	} else if (s->a == W_copy && d->a_rows && s->strips > s->group) {
+		add_next(d, 0, d->far[0], ceil_div(s->depth, s->panels), d->p.bytes);
+	}
+	if (s->b == W_copy && !s->b_shared && d->b_rows && d->p.part_blocks > 1)
+		add_next(d, 1, d->far[1], ceil_div(s->depth, s->strips), width);
+}
+
+typedef struct Strip {                // of a
+	Value number, first, a, sums; // the first row; addresses
 } Strip;
 
 // Returns where in the patch of the group that begins with strip `group` the rows of `strip` begin.
@@ -155,7 +191,7 @@ static Value patch_offset(Dot *d, Value strip, Value group)
 static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
-	Strip s = {.first = first_row(d, strip), .sums = d->sums};
+	Strip s = {.number = strip, .first = first_row(d, strip), .sums = d->sums};
 	if (d->s->a == W_place) {
 		s.a = in_place(d, 0, d->from, s.first);
 	} else if (d->s->a == W_patch) {
@@ -187,6 +223,29 @@ static Panel panel_at(Dot *d, Value panel)
 	return p;
 }
 
+// Returns the address of what is prefetched meanwhile of operand o: the panel's columns in the next
+// block of k, or the strip's rows in the next group. After the last, of the last: no page may be
+// missing there.
+static Value next_of(Dot *d, int o, const Strip *s, const Panel *p)
+{
+	Gen *g = d->g;
+	const Sched *sched = d->s;
+	int64_t rows = ceil_div(sched->depth, o ? sched->strips : sched->panels);
+	if (o) {
+		Value own = LLVMBuildSub(g->b, s->number, d->first_strip, "");
+		Value step = sum_of(g, sum_of(g, d->from, d->steps), times(g, own, rows));
+		return in_place(d, 1, least(g, step, number(g, d->p.k - rows)), p->at_column);
+	}
+	if (sched->a_shared) {
+		Value share = times(g, p->number, share_of_strip(d) / d->p.bytes);
+		return element(d, s->a, sum_of(g, share, number(g, d->p.strip_size)));
+	}
+	Value step = sum_of(g, d->from, times(g, p->number, rows));
+	Value row = sum_of(g, s->first, number(g, sched->group * d->tile.rows));
+	return in_place(d, 0, least(g, step, number(g, d->p.k - rows)),
+	                least(g, row, number(g, d->p.m - d->tile.rows)));
+}
+
 static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 {
 	Gen *g = d->g;
@@ -203,14 +262,17 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 			             sum_of(g, sum_of(g, s->first, number(g, d->tile.rows)), row));
 	}
 	Value in[6 + STREAMS] = {d->steps, s->a, p->b, element(d, s->sums, p->column), again, soon};
-	for (int i = 0; i < d->tile.streams; i++) { // the strip's columns in a stream
+	int n = 6;
+	for (int i = 0; i < d->streams; i++) { // the strip's columns in a stream
 		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first);
 		Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
-		place = times(g, place, d->tile.stream_row[i] / d->p.n);
-		in[6 + i] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
+		place = times(g, place, d->tile.stream[i].row / d->p.n);
+		in[n++] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
 	}
-	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in,
-	               (unsigned)(6 + d->tile.streams), "");
+	for (int o = 0; o < COUNT(d->next); o++)
+		if (d->next[o])
+			in[n++] = next_of(d, o, s, p);
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in, (unsigned)n, "");
 }
 
 // The strips from..to, which are packed together, by every panel of the worker. done: this is the
@@ -313,6 +375,7 @@ static void product(Dot *d)
 		d->strip = local_memory(g, d->p.strip);
 	if (d->p.panel)
 		d->panel = local_memory(g, d->p.panel);
+	choose_next(d);
 	d->sum_tile = tile_function(g, &d->tile);
 	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
@@ -436,19 +499,22 @@ void emit_dot(Gen *g)
 	                .loop = {{.a_step = d.p.a_step}},
 	                .b_step = s->b == W_place ? b.down : d.p.width,
 	                .c_row = (s->parts > 1 ? d.p.panels : s->panels) * d.p.width,
+	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,
-	                .soon = (int)s->a_ahead,
+	                .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,
 	                .soon_row = a.down};
 	if (s->a == W_place) {
 		d.tile.a_row = a.down;
 		d.tile.loop[0].a_step = a.along * d.p.fold;
 	} else if (s->a == W_patch) {
 		read_patch(&d.tile, &d.p.patch);
-	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k
-		d.tile.soon_row = s->a == W_copy ? s->depth : d.p.a_row;
+	} else if (s->a_shared) {
+		d.tile.soon_row = d.p.a_row;
 	}
 	d.a_rows = a.fixed && a.down == 1;
 	d.b_rows = b.fixed && b.along == 1;
+	d.far[0] = a.along * d.p.bytes;
+	d.far[1] = b.down * d.p.bytes;
 	d.parts = (Partials){.reduce = &s->reduce,
 	                     .keep = &s->keep,
 	                     .blocks = d.p.down,

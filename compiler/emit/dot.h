@@ -15,7 +15,10 @@ typedef struct Dot {
 	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
 	Value panel, strip, sums; // memory
 	Value sum_tile;           // the function
-	Value stream[STREAMS];
+	Value stream[STREAMS];    // of the maps after the product
+	int streams;
+	int64_t far[2];      // bytes from step to step of an operand
+	bool next[2];        // what is packed next of it is prefetched meanwhile
 	Index in_batch, row; // of all batches: the row that is finished
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
 	Value first_column, count;                            // of panels

@@ -308,33 +308,35 @@ void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
-enum { STREAMS = 4 };
+enum { STREAMS = 6 };
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded" // tiles are equal if their bytes are
 struct Tile {
 	Elem type;        // of c
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll;  // steps of k in the innermost loop
-	bool rest;   // one loop: k may be no multiple of unroll
-	bool pairs;  // an element of a or b is a pair of bf16, a step of k
-	bool dense;  // a is counted in bf16
-	bool odd;    // the last step of the first loop has one element of a
-	int matrix;  // rows of the matrix registers that it uses, as many steps of k; 0: vectors
-	int tail;    // steps of k that the last of them takes in the last block; 0: all
-	int b_ahead; // prefetch b this many steps ahead; 0: not
-	int soon;    // rows to prefetch meanwhile, from the pointer `soon` on
-	int loops;   // over k, the innermost first; the last takes all that remains
+	int unroll; // steps of k in the innermost loop
+	bool rest;  // one loop: k may be no multiple of unroll
+	bool pairs; // an element of a or b is a pair of bf16, a step of k
+	bool dense; // a is counted in bf16
+	bool odd;   // the last step of the first loop has one element of a
+	int matrix; // rows of the matrix registers that it uses, as many steps of k; 0: vectors
+	int tail;   // steps of k that the last of them takes in the last block; 0: all
+	int a_ahead, b_ahead; // prefetch a and b this many steps ahead; 0: not
+	int soon;             // rows to prefetch meanwhile, from the pointer `soon` on
+	int streams;
+	int loops; // over k, the innermost first; the last takes all that remains
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
 	struct {
 		int64_t count, a_step; // iterations; elements of a from one to the next
 	} loop[DIGITS];
 	int64_t soon_row; // elements
-	// Memory that the maps after the tile touch, prefetched by the tile: bytes from row to row.
-	int64_t stream_row[STREAMS];
-	bool stream_write[STREAMS]; // it is written
-	int streams;
+	struct Stream {   // memory that is used later, which the tile prefetches row by row
+		int64_t row, rows; // bytes from one to the next; how many
+		int bytes;         // of a row
+		Prefetch how;
+	} stream[STREAMS];
 };
 #pragma GCC diagnostic pop
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...), which another module

@@ -31,23 +31,20 @@ static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 	return v;
 }
 
-// Prefetches, a part per iteration, rows of a that a later strip reads, and a row of what the maps
-// after the tile touch: all at once would delay the loads of the sum.
+// Prefetches, a part per iteration, rows of a that a later strip reads, and a row of each stream:
+// all at once would delay the loads of the sum.
 static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 {
 	for (int r = 0; r < t->soon; r++)
 		prefetch_line(g, along_a(g, t, s->soon, r * t->soon_row), F_later);
 	s->soon = along(g, t, s->soon, count);
-	if (!t->streams)
-		return;
-	s->rows = LLVMBuildSub(g->b, s->rows, number(g, 1), "");
-	Value more = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows, number(g, 0), "");
 	for (int i = 0; i < t->streams; i++) {
-		for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
-			prefetch_line(g, along(g, t, s->stream[i], at),
-			              t->stream_write[i] ? F_write : F_read);
-		Value row = number(g, t->stream_row[i]);
-		row = LLVMBuildSelect(g->b, more, row, number(g, 0), "");
+		const struct Stream *stream = &t->stream[i];
+		for (int at = 0; at < stream->bytes; at += 64)
+			prefetch_line(g, along(g, t, s->stream[i], at / t->bytes), stream->how);
+		s->rows[i] = LLVMBuildSub(g->b, s->rows[i], number(g, 1), "");
+		Value more = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows[i], number(g, 0), "");
+		Value row = LLVMBuildSelect(g->b, more, number(g, stream->row), number(g, 0), "");
 		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &row, 1, "");
 	}
 }
@@ -79,6 +76,9 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 			b[v] = load_vector(g, t, s->b, k * t->b_step + v * t->lanes);
 		for (int at = 0; t->b_ahead && at < t->vectors * t->lanes; at += 64 / t->bytes)
 			prefetch_line(g, along(g, t, s->b, (k + t->b_ahead) * t->b_step + at),
+			              F_read);
+		if (t->a_ahead)
+			prefetch_line(g, along_a(g, t, s->a, (k + t->a_ahead) * t->loop[0].a_step),
 			              F_read);
 		for (int r = 0; r < t->rows; r++) {
 			int64_t line = t->run ? r / t->run : 0;
@@ -204,7 +204,7 @@ Value tile_function(const Gen *g, const Tile *t)
 	if (f)
 		return f;
 	PUSH(g->tiles->arena, g->tiles->list, *t);
-	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p};
+	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p, p, p};
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	f = function_new(g, name, LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0));
 	LLVMSetVisibility(f, LLVMHiddenVisibility);
@@ -230,10 +230,11 @@ void write_vector_tile(const Gen *around, const Tile *t)
 	Steps s = {.take = take_steps,
 	           .a = LLVMGetParam(f, 1),
 	           .b = LLVMGetParam(f, 2),
-	           .soon = LLVMGetParam(f, 5),
-	           .rows = number(g, t->rows)};
-	for (int i = 0; i < t->streams; i++)
+	           .soon = LLVMGetParam(f, 5)};
+	for (int i = 0; i < t->streams; i++) {
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
+		s.rows[i] = number(g, t->stream[i].rows);
+	}
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(g, t));
 	take_all(g, t, &s, LLVMGetParam(f, 0));

@@ -10,7 +10,7 @@ typedef void StepBody(Gen *, const Tile *, Steps *, int argument);
 struct Steps {
 	StepBody *take; // takes so many steps of k; 0: one, of half a pair
 	// The values that go round the loop over k.
-	Value a, b, soon, rows, stream[STREAMS], sum[ACCUMULATORS];
+	Value a, b, soon, stream[STREAMS], rows[STREAMS], sum[ACCUMULATORS];
 };
 
 // Sets `g` up to write the function of a tile, g->function.
