@@ -3,8 +3,6 @@
 #define DOT_H
 #include "gen.h"
 
-enum { AHEAD = 8 }; // steps of k that memory is prefetched ahead while panels are packed
-
 typedef struct Dot {
 	Gen *g;
 	const Sched *s;

@@ -127,6 +127,15 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 	return d->p.fold > 1 ? pairs_of(g, half[0], half[1], false) : half[0];
 }
 
+// Returns how many steps of k, of so many elements each, are prefetched ahead: half of L1 holds
+// them.
+static int64_t steps_ahead(const Dot *d, int64_t elements)
+{
+	enum { MOST = 8 };
+	int64_t held = d->g->target->machine->l1 / 2 / (elements * d->p.bytes);
+	return MAX(1, MIN(MOST, held));
+}
+
 // Packs steps [first, end) of the block of k, with lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
@@ -143,9 +152,14 @@ static void copy_panels(Dot *d, Value first, Value end)
 		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->p.n, width);
 	if (!d->b_rows)
 		steps = loop_begin(g, first, end, 1);
-	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, AHEAD));
+	int64_t columns = d->s->b_shared ? d->p.n : d->s->panels * d->p.width;
+	int64_t ahead = steps_ahead(d, columns);
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, ahead));
 	for (int64_t u = 0; u < vectors; u++) {
 		Value to = sum_of(g, panel, times(g, steps.i, d->p.width));
+		Value place = sum_of(g, to, number(g, ahead * d->p.width + u * width));
+		if (d->s->b_shared)
+			g->ops->prefetch(g, element(d, d->panel, place), F_write);
 		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
 		     sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
@@ -194,7 +208,9 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	Gen *g = d->g;
 	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
-	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, AHEAD));
+	int64_t group = d->s->a_shared ? d->p.m : d->s->group * rows;
+	int64_t ahead = steps_ahead(d, group), a_step = d->tile.loop[0].a_step;
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, ahead));
 	Value place = times(g, steps.i, d->tile.loop[0].a_step);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
@@ -202,8 +218,12 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	for (int64_t r = 0; r < rows; r += width) {
 		Value mask = rows - r < width ? first_lanes(g, rows - r) : NULL;
 		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->p.m, 1, mask);
-		keep(d, at_step(d, 0, step, &lanes), d->strip,
-		     sum_of(g, sum_of(g, own, place), number(g, r)));
+		Value to = sum_of(g, sum_of(g, own, place), number(g, r));
+		if (d->s->a_shared)
+			g->ops->prefetch(
+			    g, element(d, d->strip, sum_of(g, to, number(g, ahead * a_step))),
+			    F_write);
+		keep(d, at_step(d, 0, step, &lanes), d->strip, to);
 		if (d->a_rows)
 			g->ops->prefetch(g, in_place(d, 0, later, sum_of(g, row, number(g, r))),
 			                 F_read);

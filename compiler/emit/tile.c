@@ -31,6 +31,15 @@ static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 	return v;
 }
 
+// Returns the first stream of as many rows: they share a counter.
+static int first_like(const Tile *t, int stream)
+{
+	int first = 0;
+	while (t->stream[first].rows != t->stream[stream].rows)
+		first++;
+	return first;
+}
+
 // Prefetches, a part per iteration, rows of a that a later strip reads, and a row of each stream:
 // all at once would delay the loads of the sum.
 static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
@@ -38,13 +47,18 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 	for (int r = 0; r < t->soon; r++)
 		prefetch_line(g, along_a(g, t, s->soon, r * t->soon_row), F_later);
 	s->soon = along(g, t, s->soon, count);
+	Value more[STREAMS];
 	for (int i = 0; i < t->streams; i++) {
 		const struct Stream *stream = &t->stream[i];
 		for (int at = 0; at < stream->bytes; at += 64)
 			prefetch_line(g, along(g, t, s->stream[i], at / t->bytes), stream->how);
-		s->rows[i] = LLVMBuildSub(g->b, s->rows[i], number(g, 1), "");
-		Value more = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows[i], number(g, 0), "");
-		Value row = LLVMBuildSelect(g->b, more, number(g, stream->row), number(g, 0), "");
+		int like = first_like(t, i);
+		if (like == i) {
+			s->rows[i] = LLVMBuildSub(g->b, s->rows[i], number(g, 1), "");
+			more[i] = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows[i], number(g, 0), "");
+		}
+		Value row = number(g, stream->row);
+		row = LLVMBuildSelect(g->b, more[like], row, number(g, 0), "");
 		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &row, 1, "");
 	}
 }
@@ -233,7 +247,8 @@ void write_vector_tile(const Gen *around, const Tile *t)
 	           .soon = LLVMGetParam(f, 5)};
 	for (int i = 0; i < t->streams; i++) {
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
-		s.rows[i] = number(g, t->stream[i].rows);
+		if (first_like(t, i) == i)
+			s.rows[i] = number(g, t->stream[i].rows);
 	}
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(g, t));
