@@ -120,6 +120,9 @@ bool amos_file_sync_around(const char *path);
 // Gives a file a second name, replacing that name. False: the file system has no links.
 bool amos_file_link(const char *from, const char *to);
 bool amos_file_temporary(const char *name); // true for names of temporary files
+// Makes a private directory NAME-XXXXXX, with other letters for the X, in $TMPDIR, or /tmp if that
+// is empty or not set. Its path goes to `to`.
+int amos_temp_folder(char *to, size_t room, const char *name);
 // Removes temporary files of killed processes from a directory.
 void amos_file_clean(const char *folder);
 

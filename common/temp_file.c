@@ -119,13 +119,24 @@ static void forget_file(struct amos_temp_file *file)
 	*file = (struct amos_temp_file){0};
 }
 
+static const char *scratch_folder(void)
+{
+	const char *folder = getenv("TMPDIR");
+	return folder && *folder ? folder : "/tmp";
+}
+
+int amos_temp_folder(char *to, size_t room, const char *name)
+{
+	snprintf(to, room, "%s/%s-XXXXXX", scratch_folder(), name);
+	return mkdtemp(to) ? AMOS_DONE : amos_fail_errno("create", to);
+}
+
 // Opens the temporary file: private for a device, else with the permissions of the file it
 // replaces.
 static bool open_temporary(struct amos_temp_file *file, const struct stat *replaced)
 {
-	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
 	char scratch[PATH_MAX];
-	snprintf(scratch, sizeof scratch, "%s/", folder);
+	snprintf(scratch, sizeof scratch, "%s/", scratch_folder());
 	mode_t mode = file->device || file->cached ? 0600
 	              : replaced                   ? replaced->st_mode & 0777
 	                                           : 0666;

@@ -25,11 +25,7 @@ static void remove_folder(void)
 
 const char *own_folder(void)
 {
-	const char *in = getenv("TMPDIR");
-	snprintf(folder, sizeof folder, "%s/%s-XXXXXX", in && *in ? in : "/tmp",
-	         program_invocation_short_name);
-	if (!mkdtemp(folder))
-		need_done(amos_fail_errno("write", folder));
+	need_done(amos_temp_folder(folder, sizeof folder, program_invocation_short_name));
 	owner = getpid();
 	atexit(remove_folder);
 	return folder;

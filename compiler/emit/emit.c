@@ -4,7 +4,6 @@
 // of the plans and compiled in batches by number.
 #include "gen.h"
 #include <llvm-c/Analysis.h>
-#include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -68,18 +67,14 @@ Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
 Value function_new(const Gen *g, const char *name, LLVMTypeRef type)
 {
 	Value f = LLVMAddFunction(g->module, name, type);
-	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
-	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex,
-	                        LLVMCreateEnumAttribute(g->context, nounwind, 0));
+	add_attribute(f, "nounwind", NULL);
 	return f;
 }
 
 void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 {
 	g->function = function_new(g, name, type);
-	LLVMAttributeRef wide =
-	    LLVMCreateStringAttribute(g->context, "prefer-vector-width", 19, "512", 3);
-	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex, wide);
+	add_attribute(g->function, "prefer-vector-width", "512");
 	g->entry = LLVMAppendBasicBlockInContext(g->context, g->function, "entry");
 	LLVMBasicBlockRef start = LLVMAppendBasicBlockInContext(g->context, g->function, "");
 	g->ground = NEW(g->arena, Level);
@@ -175,9 +170,7 @@ static Value write_part(Gen *base, const Signature *signature, const char *name)
 	g.buf = LLVMGetParam(g.function, 0);
 	g.worker = LLVMGetParam(g.function, 1);
 	g.part = true;
-	unsigned inlined = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
-	LLVMAddAttributeAtIndex(g.function, LLVMAttributeFunctionIndex,
-	                        LLVMCreateEnumAttribute(g.context, inlined, 0));
+	add_attribute(g.function, "alwaysinline", NULL);
 	LLVMSetLinkage(g.function, LLVMInternalLinkage);
 	g.stage = MAIN;
 	write_launch(&g, name);
@@ -235,15 +228,10 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 		bug("the emitted code is not valid: %s", message);
 	}
 	LLVMDisposeMessage(message);
-	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
 	bool bundles = t->machine->threads > 1; // their parts are functions
-	LLVMErrorRef error = LLVMRunPasses(module,
-	                                   bundles ? "always-inline,function(mem2reg,early-cse)"
-	                                           : "function(mem2reg,early-cse)",
-	                                   machine, options);
-	if (error)
-		bug("passes: %s", LLVMGetErrorMessage(error));
-	LLVMDisposePassBuilderOptions(options);
+	run_llvm(module, machine,
+	         bundles ? "always-inline,function(mem2reg,early-cse)"
+	                 : "function(mem2reg,early-cse)");
 	return t->ops->write(arena, t, module, machine);
 }
 

@@ -429,6 +429,10 @@ void function_begin(Gen *, const char *name, LLVMTypeRef);
 const char *kernel_name(Arena *, int kernel, int launch);
 void target_start(void); // initializes LLVM's targets, once per process
 LLVMTargetMachineRef target_generator(const Target *); // freed by the caller
+// `value`: of a text attribute; NULL: one of LLVM's own, without a value.
+LLVMAttributeRef attribute_new(LLVMContextRef, const char *name, const char *value);
+void add_attribute(Value function, const char *name, const char *value);
+void run_llvm(LLVMModuleRef, LLVMTargetMachineRef, const char *passes); // as opt(1) names them
 
 static inline Value sum_of(Gen *g, Value a, Value b)
 {

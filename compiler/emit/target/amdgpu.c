@@ -3,7 +3,6 @@
 // defined and inlined.
 #include "target.h"
 #include <assert.h>
-#include <llvm-c/Transforms/PassBuilder.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,20 +23,6 @@ static const struct Gpu {
 
 // ---- functions that kernels call ------------------------------------------------------
 
-static void add_attribute(LLVMValueRef f, const char *name, const char *value)
-{
-	LLVMContextRef context = LLVMGetModuleContext(LLVMGetGlobalParent(f));
-	LLVMAttributeRef attribute = LLVMCreateStringAttribute(
-	    context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
-	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, attribute);
-}
-
-static LLVMAttributeRef named_attribute(LLVMContextRef context, const char *name)
-{
-	return LLVMCreateEnumAttribute(context, LLVMGetEnumAttributeKindForName(name, strlen(name)),
-	                               0);
-}
-
 // Begins the body of a function, if kernels call it. Returns a builder there, or NULL.
 static LLVMBuilderRef begin_body(LLVMModuleRef module, const char *name)
 {
@@ -46,8 +31,7 @@ static LLVMBuilderRef begin_body(LLVMModuleRef module, const char *name)
 	if (!f)
 		return NULL;
 	LLVMSetLinkage(f, LLVMInternalLinkage);
-	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex,
-	                        named_attribute(context, "alwaysinline"));
+	add_attribute(f, "alwaysinline", NULL);
 	LLVMBuilderRef b = LLVMCreateBuilderInContext(context);
 	LLVMPositionBuilderAtEnd(b, LLVMAppendBasicBlockInContext(context, f, ""));
 	return b;
@@ -78,10 +62,9 @@ static void define_barrier(LLVMModuleRef module, const char *text)
 	Value code = LLVMGetInlineAsm(type, (char *)text, strlen(text), memory, strlen(memory), 1,
 	                              0, LLVMInlineAsmDialectATT, 0);
 	Value call = LLVMBuildCall2(b, type, code, NULL, 0, "");
-	LLVMAttributeRef convergent = named_attribute(context, "convergent");
-	LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex, convergent);
-	LLVMAddAttributeAtIndex(LLVMGetNamedFunction(module, GPU_BARRIER),
-	                        LLVMAttributeFunctionIndex, convergent);
+	LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
+	                         attribute_new(context, "convergent", NULL));
+	add_attribute(LLVMGetNamedFunction(module, GPU_BARRIER), "convergent", NULL);
 	LLVMBuildRetVoid(b);
 	LLVMDisposeBuilder(b);
 }
@@ -112,11 +95,7 @@ static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
 	for (int k = 0; k < COUNT(gpus); k++)
 		if (!strcmp(gpus[k].name, t->cpu))
 			define_barrier(module, gpus[k].barrier);
-	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-	LLVMErrorRef error = LLVMRunPasses(module, "always-inline", machine, options);
-	LLVMDisposePassBuilderOptions(options);
-	if (error)
-		bug("LLVM: %s", LLVMGetErrorMessage(error));
+	run_llvm(module, machine, "always-inline");
 	return target_code(arena, t, module, machine, LLVMObjectFile);
 }
 

@@ -14,11 +14,11 @@ static const TargetOps opencl_ops = {GPU_OPS, GPU_CALLS, .begin = gpu_begin, .wr
                                      .hoists = true};
 
 // LLVM simplifies the kernels as if for the host, whose pointers are as wide.
-Target *opencl_target(Arena *arena, const Target *host)
+Target *opencl_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
 	*t = *host;
-	t->name = "opencl";
+	t->name = name;
 	t->machine = machine_named("opencl");
 	t->ops = &opencl_ops;
 	t->device = "opencl";

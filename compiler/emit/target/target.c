@@ -3,6 +3,7 @@
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
+#include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,31 @@ LLVMTargetMachineRef target_generator(const Target *t)
 	                               riscv ? LLVMCodeModelMedium : LLVMCodeModelSmall);
 }
 
+LLVMAttributeRef attribute_new(LLVMContextRef context, const char *name, const char *value)
+{
+	unsigned count = (unsigned)strlen(name);
+	return value
+	           ? LLVMCreateStringAttribute(context, name, count, value, (unsigned)strlen(value))
+	           : LLVMCreateEnumAttribute(context, LLVMGetEnumAttributeKindForName(name, count),
+	                                     0);
+}
+
+void add_attribute(Value function, const char *name, const char *value)
+{
+	LLVMContextRef context = LLVMGetModuleContext(LLVMGetGlobalParent(function));
+	LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex,
+	                        attribute_new(context, name, value));
+}
+
+void run_llvm(LLVMModuleRef module, LLVMTargetMachineRef machine, const char *passes)
+{
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(module, passes, machine, options);
+	LLVMDisposePassBuilderOptions(options);
+	if (error)
+		bug("LLVM: %s", LLVMGetErrorMessage(error));
+}
+
 Part target_code(Arena *arena, const Target *t, LLVMModuleRef module, LLVMTargetMachineRef machine,
                  LLVMCodeGenFileType kind)
 {
@@ -87,22 +113,30 @@ Part target_code(Arena *arena, const Target *t, LLVMModuleRef module, LLVMTarget
 	return part;
 }
 
-// `host`: of the tables of a device's model; NULL: this machine.
-static const Target *named(Arena *arena, const char *name, const char *mask, const Target *host)
+static const struct Device {
+	const char *name, *models; // models: what is before the name of one; NULL: it has no models
+	Target *(*target)(Arena *, const char *name, const Target *host);
+} devices[] = {
+    // in order of preference, the best last
+    {"opencl", NULL, opencl_target},
+    {"hip", "hip:", hip_target},
+    {"cuda", "cuda:", cuda_target},
+};
+
+static const struct Device *device_named(const char *name) // NULL: a CPU's name
 {
-	bool cuda = !strcmp(name, "cuda") || starts_with(name, "cuda:"),
-	     hip = !strcmp(name, "hip") || starts_with(name, "hip:"),
-	     opencl = !strcmp(name, "opencl");
+	for (int k = 0; k < COUNT(devices); k++) {
+		const struct Device *d = &devices[k];
+		if (!strcmp(name, d->name) || (d->models && starts_with(name, d->models)))
+			return d;
+	}
+	return NULL;
+}
+
+static const Target *cpu_target(Arena *arena, const char *name, const char *mask)
+{
 	if (!strcmp(name, "cpu"))
 		return cpu_host(arena, mask);
-	if ((cuda || hip || opencl) && !host)
-		host = cpu_host(arena, mask);
-	if (cuda)
-		return cuda_target(arena, name, host);
-	if (hip)
-		return hip_target(arena, name, host);
-	if (opencl)
-		return opencl_target(arena, host);
 	if (!strcmp(name, "amx:host"))
 		return amx_emulated(arena);
 	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
@@ -124,7 +158,10 @@ static const Target *named(Arena *arena, const char *name, const char *mask, con
 const Target *target_named(Arena *arena, const char *name, const char *mask)
 {
 	target_start();
-	return named(arena, name ? name : "cpu", mask, NULL);
+	name = name ? name : "cpu";
+	const struct Device *device = device_named(name);
+	return device ? device->target(arena, name, cpu_host(arena, mask))
+	              : cpu_target(arena, name, mask);
 }
 
 // ---- lists ----------------------------------------------------------------------------
@@ -133,7 +170,6 @@ typedef VEC(const Target *) Targets;
 
 static int by_preference(const void *a, const void *b)
 {
-	static const char *const devices[] = {"opencl", "hip", "cuda"};
 	const Target *x = *(const Target *const *)a, *y = *(const Target *const *)b;
 	int order = FIND(x->device, devices) - FIND(y->device, devices);
 	return order ? order : strcmp(x->cpu, y->cpu);
@@ -150,7 +186,7 @@ static const char *full_name(Arena *arena, const char *name)
 int target_list(Arena *arena, const char *names, const Target *const **to)
 {
 	VEC(const char *) words = {0};
-	Targets cpus = {0}, devices = {0};
+	Targets all = {0}; // the CPU, if there is one, then devices
 	target_start();
 	for (const char *at = names;; at += strcspn(at, ",") + 1) {
 		const char *word = format(arena, "%.*s", (int)strcspn(at, ","), at);
@@ -159,31 +195,30 @@ int target_list(Arena *arena, const char *names, const Target *const **to)
 		if (!at[strcspn(at, ",")])
 			break;
 	}
-	for (int i = 0; i < words.count; i++) {
-		const Target *t = named(arena, words.at[i], NULL, NULL);
-		if (!t->device)
-			PUSH(arena, cpus, t);
-	}
-	if (cpus.count > 1)
+	for (int i = 0; i < words.count; i++)
+		if (!device_named(words.at[i]))
+			PUSH(arena, all, cpu_target(arena, words.at[i], NULL));
+	int cpus = all.count;
+	if (cpus > 1)
 		fail("--target",
 		     "found two CPUs in '%s', expected one" HELP
 		     "a triple is for all CPUs that run such programs",
 		     names);
+	const Target *host = cpus ? all.at[0] : cpu_host(arena, NULL);
 	for (int i = 0; i < words.count; i++) {
-		const Target *t = named(arena, words.at[i], NULL, cpus.count ? cpus.at[0] : NULL);
-		for (int k = 0; t->device && k < devices.count; k++)
-			if (!strcmp(target_kind(arena, devices.at[k], true),
+		const struct Device *device = device_named(words.at[i]);
+		if (!device)
+			continue;
+		const Target *t = device->target(arena, words.at[i], host);
+		for (int k = cpus; k < all.count; k++)
+			if (!strcmp(target_kind(arena, all.at[k], true),
 			            target_kind(arena, t, true)))
 				fail("--target", "'%s' names %s twice", names, words.at[i]);
-		if (t->device)
-			PUSH(arena, devices, t);
+		PUSH(arena, all, t);
 	}
-	if (devices.count)
-		qsort(devices.at, (size_t)devices.count, sizeof *devices.at, by_preference);
-	for (int i = 0; i < devices.count; i++)
-		PUSH(arena, cpus, devices.at[i]);
-	*to = cpus.at;
-	return cpus.count;
+	qsort(all.at + cpus, (size_t)(all.count - cpus), sizeof *all.at, by_preference);
+	*to = all.at;
+	return all.count;
 }
 
 const char *target_device(const Target *t)

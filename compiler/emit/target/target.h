@@ -76,7 +76,7 @@ extern const TileKind mma_tile;
 // ---- nvptx.c, opencl.c, amdgpu.c. `host`: the target that has the tables, or runs the emulator
 
 Target *cuda_target(Arena *, const char *name, const Target *host);
-Target *opencl_target(Arena *, const Target *host);
+Target *opencl_target(Arena *, const char *name, const Target *host);
 Target *hip_target(Arena *, const char *name, const Target *host);
 
 // ---- spirv.c
