@@ -5,26 +5,65 @@
 #include "tool.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {"torch", "ort"};
+typedef struct Framework {
+	const char *name;
+	bool gpu;                  // runs on the GPU of --target, too
+	const char *precisions[4]; // of --precision, by which the script calls them
+} Framework;
 
-// Returns the peer's name, and its Python in *python.
-static const char *peer_named(Session *session, const char *value, const char **python)
+static const Framework frameworks[] = {
+    {"torch", true, {"f32", "tf32", "bf16"}},
+    {"ort", false, {"f32"}},
+};
+
+// Returns the peer of a value of --peer, and its Python in *python.
+static const Framework *peer_named(Session *session, const char *value, const char **python)
 {
 	size_t length = strcspn(value, "=");
 	*python = value[length] ? value + length + 1 : "python3";
-	for (int i = 0; i < COUNT(names); i++)
-		if (strlen(names[i]) == length && !strncmp(names[i], value, length) && **python)
-			return names[i];
+	for (int i = 0; i < COUNT(frameworks); i++) {
+		const char *name = frameworks[i].name;
+		if (strlen(name) == length && !strncmp(name, value, length) && **python)
+			return &frameworks[i];
+	}
 	bad_usage(session, format(session->arena,
 	                          "expected --peer torch or --peer ort, with =PYTHON or without, "
 	                          "found '%s'",
 	                          value));
+}
+
+// True if --target is a GPU that peers can run on: they do not know those of OpenCL.
+static bool on_gpu(const Session *session)
+{
+	const char *device = target_device(target_of(session));
+	return device && strcmp(device, "opencl");
+}
+
+// Fails if the peer cannot train as the options say.
+static void check_peer(Session *session, const Framework *peer)
+{
+	const char *precision = choice(session, OPT_precision, "f32");
+	Text known = {.arena = session->arena};
+	bool knows = false;
+	for (int k = 0; k < COUNT(peer->precisions) && peer->precisions[k]; k++) {
+		knows |= !strcmp(peer->precisions[k], precision);
+		say(&known, "%s%s", k ? " or " : "", peer->precisions[k]);
+	}
+	if (!knows)
+		bad_usage(session,
+		          format(session->arena, "--peer %s: expected --precision %s, found '%s'",
+		                 peer->name, known.at, precision));
+	if (on_gpu(session) && !peer->gpu)
+		bad_usage(session,
+		          format(session->arena, "--peer %s: expected --target cpu, found '%s'",
+		                 peer->name, choice(session, OPT_target, NULL)));
 }
 
 void check_peers(Session *session)
@@ -32,7 +71,8 @@ void check_peers(Session *session)
 	const char *python;
 	for (int i = 0; i < session->choices.count; i++)
 		if (session->choices.at[i].option == OPT_peer)
-			peer_named(session, session->choices.at[i].value, &python);
+			check_peer(session,
+			           peer_named(session, session->choices.at[i].value, &python));
 	if (chosen(session, OPT_peer) && !strcmp(session->path, "-"))
 		bad_usage(session, "--peer reads the model again: expected a file");
 }
@@ -58,10 +98,8 @@ static const char *write_batch(Session *session, const Graph *g, const struct am
 		if (s->kind == S_input)
 			PUSH(arena, list, array);
 	}
-	const char *root = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-	char *folder = format(arena, "%s/amosc-XXXXXX", root);
-	if (!mkdtemp(folder))
-		need_done(amos_fail_errno("create", folder));
+	char folder[PATH_MAX];
+	need_done(amos_temp_folder(folder, sizeof folder, "amosc"));
 	const char *path = format(arena, "%s/batch.npz", folder);
 	int status = amos_npz_write(path, list.count, list.at);
 	int file = status ? -1 : openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -126,15 +164,14 @@ static double number_at(const json_t *object, const char *key)
 static Peer run_peer(Session *session, const char *value, const char *batch)
 {
 	Arena *arena = session->arena;
-	const char *python, *name = peer_named(session, value, &python),
+	const char *python, *name = peer_named(session, value, &python)->name,
 	                    *folder = installed_file(arena, "peers", AMOSC_PEERS_BUILT),
 	                    *script = format(arena, "%s/peer_%s", folder, name),
 	                    *where = format(arena, "--peer %s", value),
-	                    *precision = choice(session, OPT_precision, "f32"),
-	                    *device = target_device(target_of(session)), *setting = "";
+	                    *precision = choice(session, OPT_precision, "f32"), *setting = "";
 	if (strcmp(precision, "f32"))
 		setting = format(arena, "eager-%s", precision);
-	if (device && strcmp(device, "opencl")) // whose devices PyTorch does not know
+	if (on_gpu(session))
 		setting = format(arena, "%s-cuda", *setting ? setting : "eager");
 	const char *command[] = {python,
 	                         script,

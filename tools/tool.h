@@ -40,7 +40,8 @@ typedef struct Peer { // a step of another framework
 	int steps;
 } Peer;
 typedef VEC(Peer) Peers;
-void check_peers(Session *); // fails with STATUS_USAGE if --peer names another one
+// Fails with STATUS_USAGE if --peer names another one, or one that cannot train as the options say.
+void check_peers(Session *);
 // Runs the peers that --peer names on the batch in the inputs of the open model.
 Peers run_peers(Session *, const Graph *, const struct amos *);
 
