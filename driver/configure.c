@@ -21,9 +21,25 @@ static void close_data(void *data)
 	amos_data_close(data);
 }
 
+// Adds the cotangents as data of the inputs that cotangent_pass() adds.
+static void add_cotangents(Session *session, struct amos_options *given)
+{
+	const char *path = choice(session, OPT_cotangent, NULL);
+	struct amos_array *array = NULL;
+	int64_t n = 0;
+	int status = path ? amos_npz_read(path, &n, &array) : AMOS_DONE;
+	for (int64_t i = 0; i < n && !status; i++)
+		status = amos_option(given, "data",
+		                     format(session->arena, COTANGENT_OF "%s=%s:%s", array[i].name,
+		                            path, array[i].name));
+	amos_npz_free(n, array);
+	need_done(status);
+}
+
 struct amos_data *open_data(Session *session)
 {
 	struct amos_options given = runtime_options(session);
+	add_cotangents(session, &given);
 	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
 	struct amos_data *data;
 	need_done(amos_data_open(&given, exact, &data));
@@ -33,7 +49,8 @@ struct amos_data *open_data(Session *session)
 
 struct amos_data *open_given(Session *session)
 {
-	return chosen(session, OPT_data) ? open_data(session) : NULL;
+	bool any = chosen(session, OPT_data) || chosen(session, OPT_cotangent);
+	return any ? open_data(session) : NULL;
 }
 
 void note_unused(Session *session, struct amos_data *data, const Graph *g)
@@ -61,6 +78,41 @@ const Graph *with_loss(Session *session, const Graph *g)
 	const char *expression = choice(session, OPT_loss, NULL);
 	bool told = expression || named || scalars == 1;
 	return told ? loss_pass(session->arena, g, expression) : g;
+}
+
+const Shape *cotangent_shapes(Session *session, const struct amos_data *data, const Graph *g)
+{
+	Arena *arena = session->arena;
+	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
+	Table *out = table_new(arena); // name -> index + 1
+	VEC(const char *) own = {0};
+	const struct amos_array *array;
+	const char *input;
+	for (int i = 0; i < g->outs.count; i++) {
+		shape[i].rank = -1;
+		uint64_t *index = table_cell_s(out, g->outs.at[i].name);
+		*index = *index ? *index : (uint64_t)i + 1;
+		if (is_own_out(g->outs.at[i].name))
+			PUSH(arena, own, g->outs.at[i].name);
+	}
+	for (int k = 0; array = amos_data_array(data, k, &input), input; k++) {
+		if (!starts_with(input, COTANGENT_OF))
+			continue;
+		const char *name = input + strlen(COTANGENT_OF);
+		const uint64_t *cell = table_find_s(out, name);
+		if (!cell)
+			fail(choice(session, OPT_cotangent, ""),
+			     "'%s' is no output of the model; %s", name,
+			     suggest(arena, name, own.count, own.at));
+		if (!array)
+			continue;
+		Shape *of = &shape[*cell - 1];
+		*of = val(g, g->outs.at[*cell - 1].val)->shape;
+		bool counted = table_find_s(out, format(arena, SHAPE_OF "%s", name)) != NULL;
+		for (int a = 0; counted && a < MIN(array->rank, of->rank); a++)
+			of->dim[a] = MIN(of->dim[a], array->dim[a]);
+	}
+	return shape;
 }
 
 // True for running statistics in the bytes of a parameter: they contribute to the gradient of that

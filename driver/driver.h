@@ -104,6 +104,9 @@ double choice_part(const Session *, OptionName, double otherwise);      // in [0
 int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
 // Returns a size in bytes, > 0: 1048576, 1024K, 1M, 1MiB or 0.5G.
 int64_t choice_bytes(const Session *, OptionName, int64_t otherwise);
+// Fails with STATUS_USAGE if unused.def says that an option has no effect in the verb. `takes`: the
+// groups that the session takes; it needs no option of others.
+void check_unused(const Session *, const char *verb, unsigned takes);
 
 // ---- read.c: the model, with every dimension bound ------------------------------------
 
@@ -133,11 +136,14 @@ Model *read_window(Session *, int64_t window);
 struct amos_options runtime_options(const Session *); // the options of options.def
 // Returns the data, open until the session ends; those of run and grad are one batch.
 struct amos_data *open_data(Session *);
-struct amos_data *open_given(Session *); // NULL without --data
+struct amos_data *open_given(Session *); // NULL without --data and --cotangent
 // Reports the arrays of the data that no input of the graph, its loss or the file uses.
 void note_unused(Session *, struct amos_data *, const Graph *);
 // Returns the graph with its loss if --loss or the model has one, else the graph itself.
 const Graph *with_loss(Session *, const Graph *);
+// Returns the shape of each output's cotangent, of rank -1 if --cotangent has none for it. If the
+// size of the output depends on the data, its cotangent has that size.
+const Shape *cotangent_shapes(Session *, const struct amos_data *, const Graph *);
 // Returns which slots get gradients, by --wrt; indexed by slot.
 bool *wanted(Session *, const Graph *);
 // Returns the optimizer; settings that were not given are derived from the size of the data and
@@ -262,12 +268,11 @@ typedef struct Program {
 	bool apart;             // has entries that only compute, and only apply, gradients
 	bool update_only;       // has none but the latter: its caller computes the gradients
 	bool tuned;             // its entries' machines have choices
-	bool runs; // training runs in this process: entries that it does not call are left out
-	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
-	Model *model;           // NULL: the program was read from text or from a report
-	const json_t *report;   // that an update is compiled from; NULL: from a model
-	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first; by variant
-	Eta *eta;               // indexed by slot; from pass `eta` to `step`
+	bool runs;    // training runs in this process: entries that it does not call are left out
+	Model *model; // NULL: the program was read from text or from a report
+	const json_t *report; // that an update is compiled from; NULL: from a model
+	VEC(Entry) entries;   // from pass `join` on, all have the slots of the first; by variant
+	Eta *eta;             // indexed by slot; from pass `eta` to `step`
 	Opt opt;
 	const char *note, *identity, *labels; // of the object
 	int variants; // CPUs that it has code for: from pass `join` on, each has all entries

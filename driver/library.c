@@ -92,13 +92,16 @@ void amosc_listen(struct amosc *s, void (*listen)(void *, const char *), void *c
 	s->session.listener = context;
 }
 
-// Applies --limit at the first call, before a file is read.
-static Session *begin(struct amosc *s)
+// Begins a call that does the same as the verb. Applies --limit at the first one, before a file is
+// read.
+static Session *begin(struct amosc *s, const char *verb)
 {
+	Session *session = &s->session;
+	check_unused(session, verb, takes[session->purpose]);
 	if (!s->limited)
-		limit_cost(&s->session);
+		limit_cost(session);
 	s->limited = true;
-	return &s->session;
+	return session;
 }
 
 // ---- reports --------------------------------------------------------------------------
@@ -108,7 +111,7 @@ static int list_values(struct amosc *s, bool outputs, int *count, const struct a
 	Catch catch;
 	*count = 0;
 	if (!TRY(catch)) {
-		const Model *model = list_model(begin(s));
+		const Model *model = list_model(begin(s, "inspect"));
 		int n = outputs ? model->outputs.count : model->inputs.count;
 		const Input *from = outputs ? model->outputs.at : model->inputs.at;
 		struct amosc_value *values = NEWS(model->arena, struct amosc_value, n + 1);
@@ -142,7 +145,7 @@ int amosc_eta(struct amosc *s, const char **json)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		Session *session = begin(s);
+		Session *session = begin(s, "eta");
 		Report report = make_report(session, session->path);
 		char *text = json_dumps(report.json, JSON_STYLE);
 		at_end(session->arena, free, text);
@@ -176,11 +179,16 @@ int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
 // `apart`: with separate entries for gradients and updates, and one for outputs.
 static void compile(struct amosc *s, bool apart)
 {
+	static const char *const verbs[] = {[FOR_TRAINING] = "build",
+	                                    [FOR_EVALUATION] = "eval",
+	                                    [FOR_OUTPUTS] = "run",
+	                                    [FOR_GRADIENTS] = "grad"};
 	if (s->session.purpose == FOR_REPORT)
 		fail_status(STATUS_USAGE, NULL, "a session for reports cannot compile");
 	if (s->open)
 		return;
-	Program *p = program_new(begin(s), open_given(&s->session));
+	Session *session = begin(s, verbs[s->session.purpose]);
+	Program *p = program_new(session, open_given(session));
 	p->update_only = chosen(&s->session, OPT_update_only);
 	p->apart = apart && s->session.purpose == FOR_TRAINING && !p->update_only;
 	if (p->data)
@@ -259,8 +267,9 @@ int amosc_write(struct amosc *s, const char *path)
 		if (s->session.purpose != FOR_TRAINING)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_write: the session has another purpose");
-		check_output(&s->session, path);
-		Program *p = program_new(begin(s), open_given(&s->session));
+		Session *session = begin(s, "build");
+		check_output(session, path);
+		Program *p = program_new(session, open_given(session));
 		prepare_output(p, path);
 		if (p->data)
 			attach_data(p);
@@ -274,6 +283,6 @@ int amosc_show(struct amosc *s, const char *from, const char *after, const char 
 {
 	Catch catch;
 	if (!TRY(catch))
-		*text = show_program(begin(s), "text", from, &after);
+		*text = show_program(begin(s, "show"), "text", from, &after);
 	return caught(&catch);
 }

@@ -236,8 +236,8 @@ static const Graph *entry_loss(Program *p, Entry *e)
 	const char *expr = choice(p->session, OPT_loss, NULL);
 	if (starts_with(e->unit.name, "run") || p->report)
 		return g;
-	if (p->cotangent)
-		return cotangent_pass(arena, g, p->cotangent);
+	if (chosen(p->session, OPT_cotangent))
+		return cotangent_pass(arena, g, cotangent_shapes(p->session, p->data, g));
 	g = p->update_only ? with_loss(p->session, e->unit.graph) : loss_pass(arena, g, expr);
 	if (!strcmp(e->unit.name, "grad") || !find_output(g, "loss"))
 		return g;

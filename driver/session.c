@@ -121,3 +121,30 @@ int64_t choice_bytes(const Session *session, OptionName option, int64_t otherwis
 		                          long_name(session->arena, option), text));
 	return (int64_t)bytes;
 }
+
+// A verb does not take options that it never uses; unused.def lists those that depend on others.
+static const struct {
+	const char *verb;
+	OptionName option, needs, beside;
+} unused[] = {
+#define UNUSED(verb, option, needs, beside) {#verb, OPT_##option, OPT_##needs, OPT_##beside},
+#include "unused.def"
+#undef UNUSED
+};
+
+void check_unused(const Session *session, const char *verb, unsigned takes)
+{
+	Arena *arena = session->arena;
+	for (int i = 0; i < COUNT(unused); i++) {
+		OptionName needs = unused[i].needs, beside = unused[i].beside;
+		if (strcmp(unused[i].verb, verb) || !chosen(session, unused[i].option))
+			continue;
+		const char *option = long_name(arena, unused[i].option);
+		if (needs < OPTIONS && (options[needs].group & takes) && !chosen(session, needs))
+			bad_usage(session, format(arena, "--%s does nothing without --%s", option,
+			                          long_name(arena, needs)));
+		if (beside < OPTIONS && chosen(session, beside))
+			bad_usage(session, format(arena, "--%s does nothing with --%s", option,
+			                          long_name(arena, beside)));
+	}
+}

@@ -215,6 +215,50 @@ static void update_here(const struct job *job)
 	amosc_close(s);
 }
 
+// Options without effect are refused, as by the command.
+static void unused(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *m;
+	const char *text;
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job) &&
+	           !amosc_option(s, "update-only", NULL) && !amosc_option(s, "accumulate", "2"),
+	       "open");
+	expect(amosc_write(s, "unused.o") == AMOSC_USAGE && strstr(amos_error(), "--accumulate"),
+	       "an update that accumulates, written");
+	expect(amosc_compile(s, &m, NULL) == AMOSC_USAGE && strstr(amos_error(), "--accumulate"),
+	       "an update that accumulates, in memory");
+	amosc_close(s);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !amosc_option(s, "split", "0.5"),
+	       "open");
+	expect(amosc_write(s, "unused.o") == AMOSC_USAGE && amosc_eta(s, &text) == AMOSC_USAGE &&
+	           amosc_show(s, NULL, "step", &text) == AMOSC_USAGE &&
+	           strstr(amos_error(), "--split does nothing without --data"),
+	       "a split of no data");
+	amosc_close(s);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !amosc_option(s, "seed", "1"), "open");
+	expect(!amosc_eta(s, &text), "a report of a session that trains later");
+	amosc_close(s);
+}
+
+// A loss of cotangents, by output.
+static void cotangents(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *m;
+	expect(!amosc_open(job->model, AMOSC_GRAD, &s) && !amosc_option(s, "data", job->data) &&
+	           !amosc_option(s, "cotangent", "cotangents.npz"),
+	       "open");
+	expect(!amosc_compile(s, &m, NULL), "gradients by cotangents");
+	amosc_close(s);
+	expect(!amosc_open(job->model, AMOSC_GRAD, &s) && !amosc_option(s, "data", job->data) &&
+	           !amosc_option(s, "cotangent", "others.npz"),
+	       "open");
+	expect(amosc_compile(s, &m, NULL) == AMOSC_INPUT && strstr(amos_error(), "'other' is no"),
+	       "a cotangent of no output");
+	amosc_close(s);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -236,5 +280,7 @@ int main(int argc, char **argv)
 	step_by_step(&jobs[0]);
 	update_only(&jobs[0]);
 	update_here(&jobs[0]);
+	unused(&jobs[0]);
+	cotangents(&jobs[0]);
 	return wrong;
 }

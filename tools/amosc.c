@@ -51,7 +51,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	} else {
 		parse_command(&session, verb, argc - 1, argv + 1);
 		limit_cost(&session);
-		check_unused(&session, verb);
+		check_unused(&session, verb->name, verb->takes);
 #define VERB(word, ...)                                                                            \
 	if (!strcmp(verb->name, #word))                                                            \
 		verb_##word(&session);

@@ -115,69 +115,18 @@ static void add_gradient(void *batch, const char *name, Shape shape, const doubl
 	add_array(a, gradient, type, &shape, in_type(a->arena, x, &shape, E_f64, type));
 }
 
-// Returns a shape per output, of rank -1 if CT.npz has none for it. If the size of the output
-// depends on the data, its cotangent has that size.
-static const Shape *cotangent_shapes(Session *session, const struct amos_data *data, const Graph *g)
-{
-	Arena *arena = session->arena;
-	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
-	Table *out = table_new(arena); // name -> index + 1
-	VEC(const char *) own = {0};
-	const struct amos_array *array;
-	const char *input;
-	for (int i = 0; i < g->outs.count; i++) {
-		shape[i].rank = -1;
-		uint64_t *index = table_cell_s(out, g->outs.at[i].name);
-		*index = *index ? *index : (uint64_t)i + 1;
-		if (is_own_out(g->outs.at[i].name))
-			PUSH(arena, own, g->outs.at[i].name);
-	}
-	for (int k = 0; array = amos_data_array(data, k, &input), input; k++) {
-		if (!starts_with(input, COTANGENT_OF))
-			continue;
-		const char *name = input + strlen(COTANGENT_OF);
-		const uint64_t *cell = table_find_s(out, name);
-		if (!cell)
-			fail(choice(session, OPT_cotangent, ""),
-			     "'%s' is no output of the model; %s", name,
-			     suggest(arena, name, own.count, own.at));
-		if (!array)
-			continue;
-		Shape *of = &shape[*cell - 1];
-		*of = val(g, g->outs.at[*cell - 1].val)->shape;
-		bool counted = table_find_s(out, format(arena, SHAPE_OF "%s", name)) != NULL;
-		for (int a = 0; counted && a < MIN(array->rank, of->rank); a++)
-			of->dim[a] = MIN(of->dim[a], array->dim[a]);
-	}
-	return shape;
-}
-
 // ---- run and grad ---------------------------------------------------------------------
 
 static void run_batch(Session *session)
 {
-	const char *out = choice(session, OPT_out, NULL),
-	           *cotangents = choice(session, OPT_cotangent, NULL);
+	const char *out = choice(session, OPT_out, NULL);
 	if (!out)
 		bad_usage(session, "expected -o OUT.npz");
 	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
 		bad_usage(session, "expected --data IN.npz or --data NAME=SOURCE for the inputs");
-	struct amos_array *cotangent = NULL;
-	int64_t n = 0;
-	if (cotangents)
-		need_done(amos_npz_read(cotangents, &n, &cotangent));
-	for (int64_t i = 0; i < n; i++) { // data of the inputs that cotangent_pass() adds
-		const char *name = cotangent[i].name;
-		const char *source =
-		    format(session->arena, COTANGENT_OF "%s=%s:%s", name, cotangents, name);
-		PUSH(session->arena, session->choices, ((Choice){OPT_data, source}));
-	}
-	amos_npz_free(n, cotangent);
 	Program *p = program_new(session, open_data(session));
 	run_passes(p, PASS_read);
 	need_done(amos_output_check(out));
-	if (cotangents)
-		p->cotangent = cotangent_shapes(session, p->data, program_graph(p));
 	attach_data(p);
 	struct amos *open = open_program(p);
 	Batch a = {.arena = session->arena,

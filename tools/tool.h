@@ -21,8 +21,6 @@ int amosc_command(int argc, char **argv);
 const Verb *verb_named(const char *); // NULL: none
 // argv from the verb on. Exits with STATUS_USAGE, or after --help.
 void parse_command(Session *, const Verb *, int argc, char **argv);
-// Fails with STATUS_USAGE if unused.def says that an option has no effect.
-void check_unused(const Session *, const Verb *);
 void print_help(FILE *);                       // amosc --help
 const char *option_brief(Arena *, OptionName); // the first clause of its help
 const char *option_help(Arena *, OptionName);  // with the optimizers that it applies to
