@@ -53,8 +53,9 @@ void amosc_close(struct amosc *); /* accepts NULL */
 
 /* Sets an option of the command: `name` without dashes; `value` NULL for a flag. Repeatable options
  * (data, bind, eta, ...) add a value, others replace it. Must precede compilation. Returns
- * AMOSC_USAGE for an unknown option, and for one that sessions of this purpose do not use. The
- * calls below return AMOSC_USAGE for an option that has no effect next to the others. */
+ * AMOSC_USAGE for an unknown option, for one that sessions of this purpose do not use, and for a
+ * value that is not a number where one is expected. The calls below return AMOSC_USAGE for an
+ * option that has no effect next to the others. */
 int amosc_option(struct amosc *, const char *name, const char *value);
 
 /* Sets the function that receives notes: the lines that the command writes to standard error. The

@@ -187,12 +187,10 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 	opt.elsewhere = chosen(session, OPT_update_only);
 	opt.schedule = choice(session, OPT_schedule, NULL);
 	opt.labels = loss ? count_labels(loss, part_labels, data) : (Labels){0};
-#define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);
+#define HYPER(name, ...) opt.name = choice_number(session, OPT_##name, NAN);
 #include "optimizers.def"
 #undef HYPER
 	opt.accumulate = choice_count(session, OPT_accumulate, 1);
-	if (!opt.accumulate)
-		bad_usage(session, "--accumulate: expected at least 1, found 0");
 	opt.batches = batches_of(session, data) / (double)opt.accumulate;
 	opt_defaults(session->arena, &opt);
 	// an option without an operand in the optimizer's definition is meant for another optimizer

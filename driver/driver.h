@@ -99,11 +99,10 @@ int option_named(const char *name);                          // as in settings.d
 char *long_name(Arena *, OptionName); // as typed after --: extra-l2 for extra_l2
 bool chosen(const Session *, OptionName);
 const char *choice(const Session *, OptionName, const char *otherwise); // the last one given
-double choice_number(const Session *, OptionName, double otherwise);    // >= 0
-double choice_part(const Session *, OptionName, double otherwise);      // in [0, 1)
-int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
-// Returns a size in bytes, > 0: 1048576, 1024K, 1M, 1MiB or 0.5G.
-int64_t choice_bytes(const Session *, OptionName, int64_t otherwise);
+// Fails with STATUS_USAGE if the value is not of the type that the option has in the table.
+void check_value(const Session *, const Choice *);
+double choice_number(const Session *, OptionName, double otherwise);  // a number or part
+int64_t choice_count(const Session *, OptionName, int64_t otherwise); // a count, natural or bytes
 // Fails with STATUS_USAGE if unused.def says that an option has no effect in the verb. `takes`: the
 // groups that the session takes; it needs no option of others.
 void check_unused(const Session *, const char *verb, unsigned takes);

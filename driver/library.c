@@ -80,8 +80,9 @@ int amosc_option(struct amosc *s, const char *name, const char *value)
 		if (s->program)
 			fail_status(STATUS_USAGE, NULL, "--%s: the model is compiled already",
 			            name);
-		PUSH(arena, s->session.choices,
-		     ((Choice){(OptionName)option, value ? copy_string(arena, value) : NULL}));
+		Choice choice = {(OptionName)option, value ? copy_string(arena, value) : NULL};
+		check_value(&s->session, &choice);
+		PUSH(arena, s->session.choices, choice);
 	}
 	return caught(&catch);
 }

@@ -2,6 +2,7 @@
 // Input: a Session and its data, or a program read from text. Output: an open model.
 // Invariant: from pass `join` on, all entries have the slot table of the first.
 #include "driver.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -518,7 +519,7 @@ static void pass_recompute(Program *p)
 	Arena *arena = session->arena;
 	if (!chosen(session, OPT_memory))
 		return;
-	int64_t limit = choice_bytes(session, OPT_memory, 0), fixed = fixed_bytes(p), least = 0;
+	int64_t limit = choice_count(session, OPT_memory, 0), fixed = fixed_bytes(p), least = 0;
 	for (int i = 0; i < p->entries.count; i++) {
 		Unit *unit = &p->entries.at[i].unit;
 		least = MAX(least, recompute_pass(work_arena(session), unit->plan, limit - fixed));
@@ -566,7 +567,8 @@ static void pass_object(Program *p)
 		    .plan = plans + v * n};
 	const Sizes sizes = batch_sizes(session);
 	const struct amos_template *file = file_of(p);
-	EmitOptions emit_options = {.threads = (int)choice_count(session, OPT_threads, 0),
+	EmitOptions emit_options = {.threads =
+	                                (int)MIN(choice_count(session, OPT_threads, 0), INT_MAX),
 	                            .name = basename(program_graph(p)->name),
 	                            .note = p->note,
 	                            .labels = p->labels,
@@ -602,7 +604,6 @@ Program *program_new(Session *session, struct amos_data *data)
 {
 	Program *p = NEW(session->arena, Program);
 	const Target **target = NEW(session->arena, const Target *);
-	choice_bytes(session, OPT_memory, 0); // fails before the model is read
 	*target = target_of(session);
 	*p = (Program){.session = session, .data = data, .variants = 1, .target = target};
 	return p;

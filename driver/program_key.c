@@ -125,7 +125,7 @@ Key program_key(const Program *p)
 	if (chosen(p->session, OPT_tune))
 		add_text(&key, tuning_host(p->session));
 	if (chosen(p->session, OPT_memory)) {
-		add_number(&key, choice_bytes(p->session, OPT_memory, 0));
+		add_number(&key, choice_count(p->session, OPT_memory, 0));
 		add_number(&key, threads_of(p->session));
 	}
 	add_number(&key, p->entries.count);

@@ -261,7 +261,7 @@ static void settle_graph(Session *session, Model *model, bool random)
 		norms |= starts_with(model->ops.at[i].op, "BatchNorm");
 	if (chosen(session, OPT_bn) && !norms)
 		fail("--bn", "the model has no BatchNormalization");
-	double rate = choice_part(session, OPT_dropout, NAN);
+	double rate = choice_number(session, OPT_dropout, NAN);
 	int added;
 	model->graph = dropout_pass(model->arena, model->graph, random, rate, &added);
 	if (random && rate > 0 && !added)

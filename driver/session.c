@@ -76,50 +76,67 @@ const char *choice(const Session *session, OptionName option, const char *otherw
 	return otherwise;
 }
 
-double choice_number(const Session *session, OptionName option, double otherwise)
-{
-	const char *text = choice(session, option, NULL), *name = long_name(session->arena, option);
-	if (text && amos_set_number(name, text, &otherwise))
-		bad_usage(session, amos_error());
-	return otherwise;
-}
-
-double choice_part(const Session *session, OptionName option, double otherwise)
-{
-	double number = choice_number(session, option, otherwise);
-	if (number >= 1)
-		bad_usage(session,
-		          format(session->arena, "--%s: expected a number below 1, found '%g'",
-		                 long_name(session->arena, option), number));
-	return number;
-}
-
-int64_t choice_count(const Session *session, OptionName option, int64_t otherwise)
-{
-	const char *text = choice(session, option, NULL), *name = long_name(session->arena, option);
-	if (text && amos_set_count(name, text, &otherwise))
-		bad_usage(session, amos_error());
-	return otherwise;
-}
-
-int64_t choice_bytes(const Session *session, OptionName option, int64_t otherwise)
+// Reads a size in bytes: 1048576, 1024K, 1M, 1MiB or 0.5G.
+static int set_bytes(const char *name, const char *value, int64_t *to)
 {
 	static const char units[] = "KMGT";
-	const char *text = choice(session, option, NULL);
-	if (!text)
-		return otherwise;
 	char *end;
-	double bytes = strtod(text, &end);
+	double bytes = strtod(value, &end);
+	bool plain = *value && end == value + strspn(value, "+.0123456789");
 	const char *unit = *end ? strchr(units, *end) : NULL;
 	if (unit) {
 		bytes = ldexp(bytes, 10 * (int)(unit - units + 1));
 		end += strcmp(end + 1, "iB") ? 1 : 3;
 	}
-	if (end == text || *end || !(bytes >= 1 && bytes < 0x1p62))
-		bad_usage(session, format(session->arena,
-		                          "--%s: expected a size such as 500M or 2G, found '%s'",
-		                          long_name(session->arena, option), text));
-	return (int64_t)bytes;
+	if (!plain || *end || !(bytes >= 1 && bytes < 0x1p62))
+		return amos_fail(AMOS_USAGE, "--%s: expected a size such as 500M or 2G, found '%s'",
+		                 name, value);
+	*to = (int64_t)bytes;
+	return AMOS_DONE;
+}
+
+// Reads a value of an option's type: an integer to *n, another number to *x.
+static void read_value(const Session *session, OptionName option, const char *value, int64_t *n,
+                       double *x)
+{
+	const char *type = options[option].type, *name = long_name(session->arena, option);
+	bool part = !strcmp(type, "part");
+	int status = !strcmp(type, "count")            ? amos_set_count(name, value, n)
+	             : !strcmp(type, "natural")        ? amos_set_natural(name, value, n)
+	             : !strcmp(type, "bytes")          ? set_bytes(name, value, n)
+	             : part || !strcmp(type, "number") ? amos_set_number(name, value, x)
+	                                               : AMOS_DONE;
+	if (!status && part && *x >= 1)
+		status = amos_fail(AMOS_USAGE, "--%s: expected a number below 1, found '%s'", name,
+		                   value);
+	if (status)
+		bad_usage(session, amos_error());
+}
+
+void check_value(const Session *session, const Choice *choice)
+{
+	int64_t n;
+	double x;
+	if (choice->value)
+		read_value(session, choice->option, choice->value, &n, &x);
+}
+
+double choice_number(const Session *session, OptionName option, double otherwise)
+{
+	const char *value = choice(session, option, NULL);
+	int64_t n;
+	if (value)
+		read_value(session, option, value, &n, &otherwise);
+	return otherwise;
+}
+
+int64_t choice_count(const Session *session, OptionName option, int64_t otherwise)
+{
+	const char *value = choice(session, option, NULL);
+	double x;
+	if (value)
+		read_value(session, option, value, &otherwise, &x);
+	return otherwise;
 }
 
 // A verb does not take options that it never uses; unused.def lists those that depend on others.

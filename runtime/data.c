@@ -26,11 +26,10 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	    : data->split > 1 || data->split == 0
 	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g",
 	                    data->split)
-	    : data->mask >= 1
+	    : data->mask >= 1 || data->mask == 0
 	        ? amos_fail(AMOS_USAGE, "--mask: expected a fraction such as 0.15, found %g",
 	                    data->mask)
-	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: expected at least 1, found 0")
-	                       : amos_sources_open(data, &options->data);
+	        : amos_sources_open(data, &options->data);
 	bool masked = false;
 	for (int k = 0; k < data->nsources; k++)
 		masked |= data->sources[k].masked;

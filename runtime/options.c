@@ -3,7 +3,6 @@
 #include "rt.h"
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +11,10 @@ struct amos_options amos_options(void)
 	static const struct {
 		const char *text;
 		struct amos_list list;
-		int64_t count;
+		int64_t count, natural;
 		double number;
 		int flag;
-	} absent = {.count = AMOS_ABSENT, .number = AMOS_ABSENT};
+	} absent = {.count = AMOS_ABSENT, .natural = AMOS_ABSENT, .number = AMOS_ABSENT};
 	struct amos_options options = {0};
 #define OPTION(name, letter, group, type, argument, help) options.name = absent.type;
 #include "options.def"
@@ -38,25 +37,45 @@ static int amos_set_list(const char *name, const char *value, struct amos_list *
 	return AMOS_DONE;
 }
 
-int amos_set_count(const char *name, const char *value, int64_t *to)
+static bool consists_of(const char *value, const char *letters)
+{
+	return *value && !value[strspn(value, letters)];
+}
+
+static int set_integer(const char *name, const char *value, long long least, int64_t *to)
 {
 	char *end;
 	errno = 0;
 	long long number = strtoll(value, &end, 10);
-	if (end == value || *end || errno || number < 0)
-		return amos_fail(AMOS_USAGE, "--%s: expected an integer >= 0, found '%s'", name,
-		                 value);
+	if (!consists_of(value, "+-0123456789") || *end || errno || number < least)
+		return amos_fail(AMOS_USAGE, "--%s: expected an integer >= %lld, found '%s'", name,
+		                 least, value);
 	*to = number;
 	return AMOS_DONE;
+}
+
+int amos_set_count(const char *name, const char *value, int64_t *to)
+{
+	return set_integer(name, value, 0, to);
+}
+
+int amos_set_natural(const char *name, const char *value, int64_t *to)
+{
+	return set_integer(name, value, 1, to);
 }
 
 int amos_set_number(const char *name, const char *value, double *to)
 {
 	char *end;
+	errno = 0;
 	double number = strtod(value, &end);
-	if (end == value || *end || !isfinite(number) || number < 0)
+	if (!consists_of(value, "+-.0123456789eE") || *end || number < 0)
 		return amos_fail(AMOS_USAGE, "--%s: expected a number >= 0, found '%s'", name,
 		                 value);
+	if (number > 3e38 || (number < 1e-45 && (number > 0 || errno)))
+		return amos_fail(AMOS_USAGE,
+		                 "--%s: expected 0 or a number from 1e-45 to 3e38, found '%s'",
+		                 name, value);
 	*to = number;
 	return AMOS_DONE;
 }

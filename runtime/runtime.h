@@ -47,6 +47,7 @@ struct amos_options { // absent options: NULL, count 0, AMOS_ABSENT; flags 0
 #define TYPE_text                                         const char *
 #define TYPE_list                                         struct amos_list
 #define TYPE_count                                        int64_t
+#define TYPE_natural                                      int64_t
 #define TYPE_number                                       double
 #define TYPE_flag                                         int
 #define OPTION(name, letter, group, type, argument, help) TYPE_##type name;
@@ -63,8 +64,10 @@ int amos_keeps_last(const struct amos_options *, bool *last);
 // AMOS_USAGE if the name is unknown or the value invalid.
 int amos_option(struct amos_options *, const char *name, const char *value);
 
-// Read the value of an option: an integer or a number >= 0. AMOS_USAGE if it is something else.
+// Read the value of an option: an integer >= 0, one >= 1, or a number >= 0 that f32 holds.
+// AMOS_USAGE if it is something else.
 int amos_set_count(const char *name, const char *value, int64_t *to);
+int amos_set_natural(const char *name, const char *value, int64_t *to);
 int amos_set_number(const char *name, const char *value, double *to);
 
 struct amos_option_row { // a row of options.def

@@ -345,6 +345,7 @@ static int open_run(struct training *t)
 // Finds the entries and the limits of the training.
 static int prepare(struct training *t)
 {
+	const int64_t most = INT64_MAX / 2; // steps or batches; more never end
 	const struct amos_options *o = t->options;
 	const struct amos_model *model = t->m->model;
 	t->entry = amos_find_entry(model, "train");
@@ -359,9 +360,9 @@ static int prepare(struct training *t)
 	t->left_slot = amos_find_slot(model, "amos.left");
 	t->gather = t->left_slot < 0 ? NULL : amos_find_entry(model, "gather");
 	double epochs = o->epochs >= 0 ? o->epochs : o->steps >= 0 ? INFINITY : 1;
-	t->steps = o->steps >= 0 ? o->steps : INT64_MAX;
-	t->runs =
-	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
+	double runs = ceil(epochs * (double)amos_data_batches(t->data));
+	t->steps = o->steps >= 0 && o->steps < most ? o->steps : INT64_MAX;
+	t->runs = runs < (double)most ? (int64_t)runs : INT64_MAX;
 	t->more = t->left_slot < 0 ? 0 : counter(t, t->left_slot);
 	if (t->more && t->more >= t->runs && !o->resume)
 		return amos_fail(

@@ -100,6 +100,8 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	                                       .option = take_option,
 	                                       .argument = take_argument},
 	           argc, argv);
+	for (int i = 0; i < session->choices.count; i++)
+		check_value(session, &session->choices.at[i]);
 }
 
 void print_help(FILE *out)
