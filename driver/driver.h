@@ -303,6 +303,9 @@ struct amos *open_program(Program *);
 struct amos *open_object(Program *, Arena *until);
 // Frees all that was read and compiled. The open program stays, and the data attached to it.
 void release_program(Program *);
+// Returns the template of the model's file, of a program after pass `join`. Fails if the file
+// cannot hold the weights that training gives it.
+const struct amos_template *trained_file(const Program *, bool keep_training);
 // Writes a copy of the model's file with the weights of the open model, for inference unless
 // --keep-training is given. Reads the model again if the program was released.
 void write_open(Program *, struct amos *, const char *path);

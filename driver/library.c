@@ -177,8 +177,9 @@ int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
 
 // ---- programs -------------------------------------------------------------------------
 
-// `apart`: with separate entries for gradients and updates, and one for outputs.
-static void compile(struct amosc *s, bool apart)
+// `trains`: it trains on its data, for a model file; else it has separate entries for gradients and
+// updates, and one for outputs.
+static void compile(struct amosc *s, bool trains)
 {
 	static const char *const verbs[] = {[FOR_TRAINING] = "build",
 	                                    [FOR_EVALUATION] = "eval",
@@ -190,10 +191,12 @@ static void compile(struct amosc *s, bool apart)
 		return;
 	Session *session = begin(s, verbs[s->session.purpose]);
 	Program *p = program_new(session, open_given(session));
-	p->update_only = chosen(&s->session, OPT_update_only);
-	p->apart = apart && s->session.purpose == FOR_TRAINING && !p->update_only;
+	p->update_only = chosen(session, OPT_update_only);
+	p->apart = !trains && session->purpose == FOR_TRAINING && !p->update_only;
 	if (p->data)
 		attach_data(p);
+	if (trains && !chosen(session, OPT_no_export))
+		trained_file(p, chosen(session, OPT_keep_training));
 	s->open = open_program(p);
 	s->program = p;
 }
@@ -202,7 +205,7 @@ int amosc_compile(struct amosc *s, struct amos **open, struct amos_data **data)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		compile(s, true);
+		compile(s, false);
 		*open = s->open;
 		if (data)
 			*data = s->program->data;
@@ -220,7 +223,7 @@ static void compile_for(struct amosc *s, Purpose purpose, const char *call)
 	if (chosen(&s->session, OPT_update_only))
 		fail_status(STATUS_USAGE, NULL, "%s: the option update-only leaves no training",
 		            call);
-	compile(s, false);
+	compile(s, purpose == FOR_TRAINING);
 }
 
 int amosc_train(struct amosc *s, struct amos_result *result)

@@ -535,20 +535,36 @@ static void pass_recompute(Program *p)
 
 // ---- object ---------------------------------------------------------------------------
 
-// Returns the template of the model's file for a program that writes it; NULL: it does not.
-static const struct amos_template *file_of(const Program *p)
+const struct amos_template *trained_file(const Program *p, bool keep_training)
 {
 	const Graph *g = program_graph(p);
-	if (!p->weights || !p->model || p->update_only || chosen(p->session, OPT_no_export) ||
-	    chosen(p->session, OPT_freestanding) || p->device_code)
-		return NULL;
-	const struct amos_template *t = model_template(p->model, work_arena(p->session), false);
+	Arena *arena = work_arena(p->session);
+	const struct amos_template *t = model_template(p->model, arena, keep_training);
+	bool *changes = NEWS(arena, bool, g->slots.count + 1);
+	for (int i = 0; i < g->stores.count; i++)
+		changes[g->stores.at[i].slot] = true;
 	for (int64_t i = 0; i < t->nviews; i++) {
 		int64_t slot = t->views[i].slot;
 		if (strcmp(g->slots.at[slot].name, p->model->graph->slots.at[slot].name))
 			bug("slot %s has another number", g->slots.at[slot].name);
 	}
+	for (int64_t i = 0; i < t->ntests; i++) {
+		const struct amos_test *test = &t->tests[i];
+		bool differs = changes[t->views[test->view].slot] ||
+		               (test->other >= 0 && changes[t->views[test->other].slot]);
+		if (test->error && differs)
+			fail(p->session->path, "%s%s", test->error,
+			     p->weights ? ", or build with --no-export" : "");
+	}
 	return t;
+}
+
+// Returns the template of the model's file for a program that writes it; NULL: it does not.
+static const struct amos_template *file_of(const Program *p)
+{
+	bool writes = p->weights && p->model && !p->update_only && !p->device_code &&
+	              !chosen(p->session, OPT_no_export) && !chosen(p->session, OPT_freestanding);
+	return writes ? trained_file(p, false) : NULL;
 }
 
 static void pass_object(Program *p)

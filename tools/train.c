@@ -150,6 +150,7 @@ void verb_train(Session *session)
 	Program *program = program_new(session, data);
 	program->runs = true;
 	attach_data(program);
+	trained_file(program, chosen(session, OPT_keep_training));
 	if (chosen(session, OPT_keep) && !amos_data_held_out(data))
 		fail("--keep", "no data are held out to evaluate on" HELP "give --split 0.9");
 	char *trained = amos_trained_path(folder);

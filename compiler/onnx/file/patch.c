@@ -55,8 +55,8 @@ static void part(ModelWriter *w, int s, int first)
 		if (!reader_of(w, v).node)
 			error = format(
 			    w->arena,
-			    "parameter %s no longer equals what it shares initializer '%s' with: "
-			    "it cannot be written back, because it is used inside a function, "
+			    "parameter %s cannot be written back once it differs from what it "
+			    "shares initializer '%s' with: it is used inside a function, "
 			    "transposed or as 1 - x" HELP
 			    "export without merging (training mode, or optimize=False)",
 			    slot->name, slot->file ? slot->file : "?");
@@ -91,7 +91,7 @@ static void keep_fixed(ModelWriter *w, int s, const View *v)
 	add_test(w, add_view(w, s, COPY_SAME), -1, slot->init);
 	w->tests.at[w->tests.count - 1].error =
 	    format(w->arena,
-	           "parameter %s has changed: it cannot be written back to initializer '%s', whose "
+	           "parameter %s: new values cannot be written back to initializer '%s', whose "
 	           "elements are %s" HELP "leave it as it is: --freeze",
 	           slot->name, v->weight->name, find_format(v->weight->proto->data_type)->name);
 }
