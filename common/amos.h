@@ -143,7 +143,7 @@ AMOS_API int64_t amos_bytes(const struct amos *m, enum amos_kind kind, int64_t i
 AMOS_API void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i);
 /* Returns all parameters, all gradients or the entire state as one block of *bytes bytes, in which
  * a gradient has the offset of its parameter. Bytes between arrays are 0 and may be overwritten.
- * Returns NULL for other kinds. */
+ * Returns NULL for other kinds, and for gradients after `amosc build --no-gradients`. */
 AMOS_API void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes);
 /* Sets where the calls read input i from then on: amos_bytes() bytes of the caller's, aligned to 64
  * bytes, that stay until the call of amos_close() or another setting. NULL: the instance's own
@@ -176,7 +176,7 @@ AMOS_API int amos_step(struct amos *m, double *loss);
 /* The two halves of a step. Between them, the gradients may be read and changed: summed over
  * processes, clipped, or used to update the parameters in another way. amos_gradient() replaces the
  * gradients. Both ignore --accumulate. With `amosc build --update-only`, amos_update() is the only
- * call: the program computes the gradients, too. */
+ * call: the program computes the gradients, too. AMOS_USAGE: built with --no-gradients. */
 AMOS_API int amos_gradient(struct amos *m, double *loss);
 AMOS_API int amos_update(struct amos *m);
 /* Returns the number of updates so far, of which checkpoints keep count. */

@@ -137,6 +137,12 @@ static const char *runtime_of(const Session *session, const char *path)
 
 // ---- outputs --------------------------------------------------------------------------
 
+// True if programs that amos.h describes call the output.
+static bool is_called(const char *path)
+{
+	return kind_of(path) != EXECUTABLE && !is_device_code(path);
+}
+
 static void check_freestanding(const Session *session, const char *path)
 {
 	if (!ends_with(path, ".o") && !ends_with(path, ".a"))
@@ -178,6 +184,12 @@ void check_output(Session *session, const char *path)
 		                          "--update-only: expected -o NAME.so, .a or .o, for a "
 		                          "program that computes the gradients; found '%s'",
 		                          path));
+	if (!is_called(path) && chosen(session, OPT_no_gradients))
+		bad_usage(session,
+		          format(session->arena,
+		                 "--no-gradients: expected -o NAME.so, .a or .o, as others "
+		                 "have no gradients; found '%s'",
+		                 path));
 	const char *prefix = prefix_of(session, path);
 	for (int i = 0; i < session->choices.count; i++)
 		if (session->choices.at[i].option == OPT_bindings)
@@ -212,19 +224,13 @@ static Texts texts_of(const Program *p, const char *path, const char *prefix)
 	return texts;
 }
 
-// True if programs that amos.h describes call the output.
-static bool is_called(const char *path)
-{
-	return kind_of(path) != EXECUTABLE && !is_device_code(path);
-}
-
 void prepare_output(Program *p, const char *path)
 {
 	p->device_code = is_device_code(path);
 	p->weights = true;
 	p->update_only = chosen(p->session, OPT_update_only);
-	p->apart = is_called(path) && !p->update_only;
-	p->session->several = p->apart;
+	p->session->several = is_called(path) && !p->update_only;
+	p->apart = p->session->several && !chosen(p->session, OPT_no_gradients);
 	const Target *const *listed, *const *first = p->target;
 	Arena *arena = p->session->arena;
 	int n = targets_of(p->session, &listed), variants = 1;

@@ -144,7 +144,7 @@ void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i)
 void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
 {
 	char *blocks[AMOS_KINDS] = {[AMOS_PARAMETERS] = m->params,
-	                            [AMOS_GRADIENTS] = m->gradients,
+	                            [AMOS_GRADIENTS] = m->model->gradients ? m->gradients : NULL,
 	                            [AMOS_STATE] = m->state};
 	*bytes = 0;
 	for (int64_t i = 0; blocks[kind] && i < amos_count(m, kind); i++) {

@@ -46,7 +46,15 @@ TRAINING = (
     "overwrite",
     "out",
 )
-BUILDING = ("name", "minimal", "freestanding", "no_export", "bindings", "depfile")
+BUILDING = (
+    "name",
+    "minimal",
+    "freestanding",
+    "no_export",
+    "no_gradients",
+    "bindings",
+    "depfile",
+)
 
 
 class Data:
