@@ -56,6 +56,22 @@ int main()
 	other.set_batch(1);
 	other.forward();
 	CHECK(other.shape(AMOS_OUTPUTS, "logits")[0] == 1 && status_of([&] { other.set_batch(3); }) == AMOS_USAGE);
+	CHECK(other.output_shape("logits") == other.shape(AMOS_OUTPUTS, "logits"));
+	CHECK(a.names(AMOS_PARAMETERS).size() == 4 && a.names(AMOS_PARAMETERS)[3] == "2.bias");
+	alignas(64) float room[16] = {};
+	amos_cpp::view<float> x = a.values<float>(AMOS_INPUTS, "x");
+	double loss = a.evaluate();
+	for (std::size_t i = 0; i < x.size(); i++) {
+		room[i] = x[i];
+		x[i] = 9;
+	}
+	a.set_input("x", room);
+	CHECK(a.evaluate() == loss && status_of([&] { a.set_input("x", room + 1); }) == AMOS_INPUT);
+	CHECK(status_of([&] { a.set_input("labels", room); }) == AMOS_INPUT);
+	a.set_input("x", nullptr);
+	CHECK(a.evaluate() != loss);
+	char words[][8] = {"trainer", "info"}, *argv[] = {words[0], words[1], nullptr};
+	CHECK(first::command(2, argv) == 0);
 	first::trainer moved(std::move(a));
 	moved.forward();
 	CHECK(moved.values<float>(AMOS_OUTPUTS, "logits").size() == 6 && !a.get());

@@ -1,11 +1,12 @@
 ! outputs.f90: two models by the Fortran modules that amosc build writes; one's launches run on a procedure of this program.
 module launches
+  use, intrinsic :: iso_c_binding, only: c_associated
   use first
   implicit none
   integer :: count = 0
 contains
   subroutine backwards(context, n, body, task) bind(c)
-    use, intrinsic :: iso_c_binding, only: c_associated, c_f_procpointer
+    use, intrinsic :: iso_c_binding, only: c_f_procpointer
     type(c_ptr), value :: context, task
     integer(c_int64_t), value :: n
     type(c_funptr), value :: body
@@ -18,6 +19,13 @@ contains
     count = count + 1
     call check(.not. c_associated(context), 'a context')
   end subroutine
+
+  integer(c_int) function third(context, now) bind(c)
+    type(c_ptr), value :: context
+    type(amos_progress), intent(in) :: now
+    call check(.not. c_associated(context) .and. now%loss > 0, 'progress')
+    third = merge(1_c_int, 0_c_int, now%step == 8)
+  end function
 
   subroutine check(is, what)
     logical, intent(in) :: is
@@ -36,6 +44,7 @@ program outputs
   type(first_trainer) :: a, b
   type(wide_trainer) :: own, other
   real(c_float), pointer :: x(:,:), flat(:), p(:), g(:), cube(:,:,:)
+  real(c_float), target :: room(25)
   integer(c_int64_t), pointer :: labels(:)
   integer(c_int8_t), allocatable :: kept(:), again(:)
   real(c_double) :: loss, same
@@ -97,6 +106,27 @@ program outputs
   call check(a%count(amos_parameters) == 4 .and. a%name(amos_parameters, 4) == '2.bias', 'names')
   call check(a%name(amos_parameters, 5) == '', 'no name')
 
+  i = first_aligned(room)
+  call a%values(amos_inputs, 'x', flat)
+  call a%evaluate(same)
+  room(i:i + 7) = flat
+  flat = 9
+  call a%set_input('x', c_loc(room(i)))
+  call a%evaluate(loss)
+  call check(loss == same, 'an array of this program')
+  call a%set_input('x', c_loc(room(i + 1)), status)
+  call check(status == amos_input, 'an array that is not aligned')
+  call a%set_input('y', c_loc(room(i)), status)
+  call check(status == amos_input .and. a%error() == "no input 'y'", 'no input')
+  call a%set_input('x', c_null_ptr)
+  call a%evaluate(loss)
+  call check(loss /= same, 'the array of the model')
+  call b%fit([character(9) :: 'data', 'data.npz', 'steps', '5'], third)
+  call check(b%steps() == 8, 'fit')
+  call b%fit([character(7) :: 'threads', '1'], status=status)
+  call check(status == amos_usage .and. b%steps() == 8, 'an option of others')
+  call check(first_command([character(7) :: 'trainer', 'info']) == 0, 'command')
+
   call a%set_rate(0.5_c_double)
   call check(a%rate() == 0.5, 'rate')
   call a%set_batch(0)
@@ -125,4 +155,13 @@ program outputs
   call own%close()
   call other%close()
   call a%load('nowhere.ckpt')
+contains
+  ! Returns the first element at a multiple of 64 bytes.
+  integer function first_aligned(room) result(i)
+    real(c_float), target, intent(in) :: room(:)
+    i = 1
+    do while (mod(transfer(c_loc(room(i)), 0_c_int64_t), 64_c_int64_t) /= 0)
+      i = i + 1
+    end do
+  end function
 end program

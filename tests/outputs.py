@@ -36,6 +36,32 @@ except first.Error as e:
 else:
     raise SystemExit("a missing checkpoint is loaded")
 
+room = bytearray(4 * 8 + 64)
+start = -first.ctypes.addressof(first.ctypes.c_char.from_buffer(room)) % 64
+own = a.inputs["x"]
+mine = (first.numpy.frombuffer(room, own.dtype, 8, start).reshape(own.shape) if first.numpy
+        else type(own).from_buffer(room, start))
+mine[:] = own[:]
+a.forward()
+before = bytes(a.outputs["logits"])
+own[0] = 9
+a.set_input("x", mine)
+a.forward()
+assert bytes(a.outputs["logits"]) == before and a.output_shape("logits") == [2, 3]
+a.set_input("x", None)
+a.forward()
+assert bytes(a.outputs["logits"]) != before
+own[:] = mine[:]
+for name, values, error in ("x", room, TypeError), ("nothing", mine, KeyError):
+    try:
+        a.set_input(name, values)
+    except error:
+        pass
+    else:
+        raise SystemExit(f"input {name} takes {type(values)}")
+assert first.command(["trainer", "info"]) == 0
+assert first.command(["trainer", "export", "nowhere.ckpt", "-o", "nowhere.onnx"]) == 1
+
 seen = []
 a.fit(lambda now: seen.append((now.step, now.loss)) or len(seen) == 3, data="data.npz", steps=5)
 assert [step for step, _ in seen] == [6, 7, 8] and a.steps() == 8

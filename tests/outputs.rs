@@ -6,6 +6,9 @@ mod second {
 }
 use first::{Error, Kind, Setup, Trainer};
 
+#[repr(align(64))]
+struct Lines([f32; 16]);
+
 fn fill(m: &mut Trainer) -> Result<(), Error> {
     for (i, x) in m.values_mut::<f32>(Kind::Inputs, "x")?.iter_mut().enumerate() {
         *x = (i % 5) as f32 - 2.0;
@@ -54,6 +57,31 @@ fn check() -> Result<(), Error> {
     assert!(other.evaluate().expect("second") > 0.0);
     assert!(other.set_batch(1).is_ok() && other.evaluate().is_ok() && other.set_batch(3).is_err());
 
+    // An array of this program as an input, and back.
+    let mut room = Lines([0.0; 16]);
+    room.0[..8].copy_from_slice(a.values::<f32>(Kind::Inputs, "x")?);
+    a.values_mut::<f32>(Kind::Inputs, "x")?.fill(9.0);
+    unsafe { a.set_input("x", Some(&room.0[..8]))? };
+    assert_eq!(a.evaluate()?, b.evaluate()?);
+    unsafe {
+        assert_eq!(a.set_input("x", Some(&room.0[1..9])).unwrap_err().status, 1); // not aligned
+        assert!(a.set_input("x", Some(&room.0)).is_err() && a.set_input("x", Some(&[0i64; 8])).is_err());
+        a.set_input::<f32>("x", None)?;
+    }
+    assert!(a.evaluate()? != b.evaluate()?);
+
+    let mut steps = vec![];
+    b.fit(&[("data", "data.npz"), ("steps", "5")], |now| {
+        steps.push(now.step);
+        steps.len() == 3
+    })?;
+    assert_eq!(steps, [6, 7, 8]);
+    assert!(b.fit(&[("threads", "1")], |_| false).unwrap_err().status == 2 && b.steps() == 8);
+    let fails = || b.fit(&[("data", "data.npz")], |_| panic!("of the callback"));
+    std::panic::set_hook(Box::new(|_| {}));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fails)).is_err() && b.steps() == 9);
+    let _ = std::panic::take_hook();
+
     a.set_rate(0.5)?;
     assert!(a.set_steps(9).is_err()); // it has no schedule
     assert!(a.set_rate(-1.0).is_err() && a.rate() == 0.5);
@@ -68,7 +96,10 @@ fn check() -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    check()
+    check()?;
+    assert_eq!(first::command(["trainer", "info"].map(Into::into))?, 0);
+    assert_eq!(first::command(["trainer", "export", "nowhere.ckpt", "-o", "nowhere.onnx"].map(Into::into))?, 1);
+    Ok(())
 }
 
 // What the compiler must refuse: a view that is used after a step, and two threads at a trainer.

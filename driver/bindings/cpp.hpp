@@ -9,6 +9,7 @@
 #include "@FILE@.h"
 #ifndef AMOS_CPP
 #define AMOS_CPP
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <stdexcept>
@@ -97,11 +98,38 @@ class instance {
 			throw error(AMOS_INPUT, "'" + name + "' has elements of another type, or none");
 		return view<T>(static_cast<T *>(data), amos_bytes(m, kind, i) / sizeof(T));
 	}
+	std::vector<std::string> names(amos_kind kind) const
+	{
+		std::vector<std::string> all;
+		for (int64_t i = 0; i < amos_count(m, kind); i++)
+			all.push_back(amos_name(m, kind, i));
+		return all;
+	}
 	std::vector<int64_t> shape(amos_kind kind, const std::string &name) const
 	{
 		int64_t i = number(kind, name);
 		const int64_t *at = amos_shape(m, kind, i);
 		return std::vector<int64_t>(at, at + amos_rank(m, kind, i));
+	}
+	// The shape that an output had in the last call.
+	std::vector<int64_t> output_shape(const std::string &name) const
+	{
+		std::vector<int64_t> at = shape(AMOS_OUTPUTS, name);
+		amos_output_shape(m, number(AMOS_OUTPUTS, name), at.data());
+		return at;
+	}
+	// Sets where calls read an input: `values`, as many as values() has, at a multiple of 64
+	// bytes. They stay until another setting or the end of the instance. nullptr: its own.
+	template <typename T> void set_input(const std::string &name, const T *values)
+	{
+		int64_t i = number(AMOS_INPUTS, name);
+		if (amos_type(m, AMOS_INPUTS, i) != element<T>::type())
+			throw error(AMOS_INPUT, "'" + name + "' has elements of another type");
+		need(amos_set_input(m, i, values));
+	}
+	void set_input(const std::string &name, std::nullptr_t)
+	{
+		need(amos_set_input(m, number(AMOS_INPUTS, name), nullptr));
 	}
 	// All parameters, gradients or state, as floats.
 	view<float> block(amos_kind kind) const
@@ -196,6 +224,9 @@ namespace @ID@ {
 struct trainer : amos_cpp::instance {
 	explicit trainer(const amos_setup *setup = nullptr) : instance(@ID@_model, setup) {}
 };
+
+// Runs the trainer as a command, which prints and may exit. Returns the exit status.
+inline int command(int argc, char **argv) { return amos_main(&@ID@_model, argc, argv); }
 
 } // namespace @ID@
 #endif

@@ -19,13 +19,14 @@
 ! Threads: one at a time uses an instance. Instances are not assigned: a copy would share the memory.
 ! Two models in one program: use second, only: second_trainer
 module @ID@
-  use, intrinsic :: iso_c_binding, only: c_associated, c_bool, c_char, c_double, c_f_pointer, c_float, c_funloc, c_funptr, &
-    c_int, c_int8_t, c_int32_t, c_int64_t, c_null_char, c_null_funptr, c_null_ptr, c_ptr, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_associated, c_bool, c_char, c_double, c_f_pointer, c_float, &
+    c_funloc, c_funptr, c_int, c_int8_t, c_int32_t, c_int64_t, c_loc, c_null_char, c_null_funptr, &
+    c_null_ptr, c_ptr, c_size_t
   use, intrinsic :: iso_fortran_env, only: error_unit
   implicit none
   private
-  public :: @ID@_trainer, amos_body, amos_parallel_for
-  public :: c_float, c_double, c_int8_t, c_int32_t, c_int64_t, c_ptr, c_funptr
+  public :: @ID@_trainer, @ID@_command, amos_body, amos_parallel_for, amos_progress, amos_show
+  public :: c_float, c_double, c_int, c_int8_t, c_int32_t, c_int64_t, c_ptr, c_funptr, c_loc, c_null_ptr
 
   ! amos_status, and amos_kind of arrays: see amos.h.
   integer(c_int), parameter, public :: amos_done = 0, amos_input = 1, amos_usage = 2, amos_machine = 3
@@ -46,6 +47,7 @@ module @ID@
     procedure :: step => @ID@_step
     procedure :: gradient => @ID@_gradient
     procedure :: update => @ID@_update
+    procedure :: fit => @ID@_fit         ! (options, progress, context, status): trains on files
     procedure :: steps => @ID@_steps
     procedure :: set_batch => @ID@_set_batch ! samples of forward and evaluate; 0: the largest batch
     procedure :: rate => @ID@_rate       ! the factor of the step size, 1 at first
@@ -61,10 +63,14 @@ module @ID@
     procedure :: count => @ID@_count     ! of arrays of a kind
     procedure :: name => @ID@_name       ! of array i of a kind, from 1
     procedure :: shape => @ID@_shape     ! of an array, reversed; empty: there is none
+    ! (name, address, status): where calls read an input, of its type and size, at a multiple of 64
+    ! bytes; it stays until another setting or close(). c_null_ptr: the model's own
+    procedure :: set_input => @ID@_set_input
     procedure :: output_shape => @ID@_output_shape ! of an output in the last call, reversed
     procedure :: block => @ID@_block     ! all parameters, gradients or state
     ! (kind, name, pointer, status)
-    generic :: values => real32_1, real32_2, real32_3, real32_4, real64_1, real64_2, int64_1, int64_2, int32_1, int32_2, int8_1
+    generic :: values => real32_1, real32_2, real32_3, real32_4, real64_1, real64_2, int64_1, int64_2, &
+      int32_1, int32_2, int8_1
     procedure, private :: real32_1 => @ID@_real32_1
     procedure, private :: real32_2 => @ID@_real32_2
     procedure, private :: real32_3 => @ID@_real32_3
@@ -85,7 +91,29 @@ module @ID@
     type(c_ptr) :: context
   end type
 
+  ! How a training stands. NaN: there is none.
+  type, bind(c) :: amos_progress
+    integer(c_size_t) :: size
+    integer(c_int64_t) :: step, steps ! updates made, and in all
+    real(c_double) :: loss, accuracy  ! of the batches since the last call
+    real(c_double) :: eval_loss, eval_accuracy ! of the last evaluation of held-out data
+    real(c_double) :: epochs, samples_per_s, seconds
+  end type
+
+  type, bind(c) :: @ID@_training
+    integer(c_size_t) :: size
+    type(c_ptr) :: options
+    type(c_funptr) :: progress
+    type(c_ptr) :: context
+  end type
+
   abstract interface
+    ! Is called while fit() trains. Returns other than 0 to stop.
+    integer(c_int) function amos_show(context, now) bind(c)
+      import
+      type(c_ptr), value :: context
+      type(amos_progress), intent(in) :: now
+    end function
     ! Calls body(task, i, thread), an amos_body, for each i in [0, n): see amos.h, and c_f_procpointer.
     subroutine amos_parallel_for(context, n, body, task) bind(c)
       import
@@ -164,6 +192,12 @@ module @ID@
       integer(c_int), value :: kind
       integer(c_int64_t), intent(out) :: bytes
     end function
+    integer(c_int) function amos_set_input(m, i, values) bind(c)
+      import
+      type(c_ptr), value :: m
+      integer(c_int64_t), value :: i
+      type(c_ptr), value :: values
+    end function
     subroutine amos_output_shape(m, i, shape) bind(c)
       import
       type(c_ptr), value :: m
@@ -192,6 +226,17 @@ module @ID@
     integer(c_int) function amos_update(m) bind(c)
       import
       type(c_ptr), value :: m
+    end function
+    integer(c_int) function amos_fit(m, training) bind(c)
+      import
+      type(c_ptr), value :: m
+      type(@ID@_training), intent(in) :: training
+    end function
+    integer(c_int) function amos_main(model, argc, argv) bind(c)
+      import
+      type(c_funptr), value :: model
+      integer(c_int), value :: argc
+      type(c_ptr), intent(in) :: argv(*)
     end function
     integer(c_int64_t) function amos_steps(m) bind(c)
       import
@@ -280,6 +325,33 @@ contains
     do i = 1, size(letters)
       to(i:i) = letters(i)
     end do
+  end function
+
+  ! Writes the words as C strings, without blanks at their ends, and lists their addresses up to a null.
+  subroutine @ID@_c_words(words, letters, list)
+    character(*), intent(in) :: words(:)
+    character(kind=c_char), allocatable, target, intent(out) :: letters(:,:)
+    type(c_ptr), allocatable, intent(out) :: list(:)
+    integer :: i, k
+    allocate (letters(len(words) + 1, size(words)), list(size(words) + 1))
+    letters = c_null_char
+    list = c_null_ptr
+    do i = 1, size(words)
+      do k = 1, len_trim(words(i))
+        letters(k, i) = words(i)(k:k)
+      end do
+      list(i) = c_loc(letters(1, i))
+    end do
+  end subroutine
+
+  ! Runs the trainer as a command, which prints and may exit, with these words; the first is its name. Returns
+  ! the exit status.
+  integer function @ID@_command(words) result(status)
+    character(*), intent(in) :: words(:)
+    character(kind=c_char), allocatable, target :: letters(:,:)
+    type(c_ptr), allocatable :: list(:)
+    call @ID@_c_words(words, letters, list)
+    status = int(amos_main(c_funloc(@ID@_model), int(size(words), c_int), list))
   end function
 
   ! Ends a call: sets status, or stops the program if there is none and the call failed.
@@ -375,6 +447,24 @@ contains
     integer, intent(out), optional :: status
     if (@ID@_is_closed(model, status)) return
     call @ID@_end(model, amos_update(model%m), status)
+  end subroutine
+
+  ! Trains on files. `options`: names and values, ['data     ', 'train.npz', 'epochs   ', '3        '].
+  subroutine @ID@_fit(model, options, progress, context, status)
+    class(@ID@_trainer), intent(inout) :: model
+    character(*), intent(in) :: options(:)
+    procedure(amos_show), optional :: progress
+    type(c_ptr), intent(in), optional :: context
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: letters(:,:)
+    type(c_ptr), allocatable, target :: list(:)
+    type(@ID@_training) :: training
+    if (@ID@_is_closed(model, status)) return
+    call @ID@_c_words(options, letters, list)
+    training = @ID@_training(storage_size(training) / 8, c_loc(list), c_null_funptr, c_null_ptr)
+    if (present(progress)) training%progress = c_funloc(progress)
+    if (present(context)) training%context = context
+    call @ID@_end(model, amos_fit(model%m, training), status)
   end subroutine
 
   integer(c_int64_t) function @ID@_steps(model) result(steps)
@@ -510,6 +600,21 @@ contains
     call c_f_pointer(amos_shape(model%m, kind, i), sizes, [amos_rank(model%m, kind, i)])
     shape = sizes(size(sizes):1:-1)
   end function
+
+  subroutine @ID@_set_input(model, name, values, status)
+    class(@ID@_trainer), intent(inout) :: model
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: values
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: i
+    if (@ID@_is_closed(model, status)) return
+    i = @ID@_find(model, amos_inputs, name)
+    if (i < 0) then
+      call @ID@_end(model, amos_input, status, "no input '" // trim(name) // "'")
+    else
+      call @ID@_end(model, amos_set_input(model%m, i, values), status)
+    end if
+  end subroutine
 
   function @ID@_output_shape(model, name) result(shape)
     class(@ID@_trainer), intent(inout) :: model

@@ -23,23 +23,25 @@ _types = [  # enum amos_type: ctypes, NumPy; 16-bit floats as their bits where t
     (ctypes.c_int64, "i8"), (ctypes.c_int32, "i4"), (ctypes.c_int16, "i2"), (ctypes.c_int8, "i1"),
     (ctypes.c_uint64, "u8"), (ctypes.c_uint32, "u4"), (ctypes.c_uint16, "u2"), (ctypes.c_uint8, "u1"),
     (ctypes.c_bool, "?")]
+_int, _double = ctypes.c_int, ctypes.c_double
 _pointer, _i64, _text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
-_array = [_pointer, ctypes.c_int, _i64]
+_array, _loss = [_pointer, _int, _i64], [_pointer, ctypes.POINTER(_double)]
+_i64s, _texts = ctypes.POINTER(_i64), ctypes.POINTER(_text)
 for _name, _result, _arguments in [
-        ("error", _text, []), ("open", ctypes.c_int, [_pointer] * 3), ("close", None, [_pointer]),
-        ("count", _i64, [_pointer, ctypes.c_int]), ("name", _text, _array), ("type", ctypes.c_int, _array),
-        ("rank", _i64, _array), ("shape", ctypes.POINTER(_i64), _array), ("bytes", _i64, _array),
-        ("values", _pointer, _array), ("block", _pointer, [_pointer, ctypes.c_int, ctypes.POINTER(_i64)]),
-        ("set_batch", ctypes.c_int, [_pointer, _i64]), ("forward", ctypes.c_int, [_pointer]), ("update", ctypes.c_int, [_pointer]), ("steps", _i64, [_pointer]),
-        ("evaluate", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
-        ("step", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
-        ("gradient", ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_double)]),
-        ("fit", ctypes.c_int, [_pointer] * 2), ("rate", ctypes.c_double, [_pointer]), ("set_rate", ctypes.c_int, [_pointer, ctypes.c_double]),
-        ("set_steps", ctypes.c_int, [_pointer, _i64]),
-        ("metric", ctypes.c_double, [_pointer, _text]), ("save", ctypes.c_int, [_pointer, _text]),
-        ("load", ctypes.c_int, [_pointer, _text]), ("checkpoint_bytes", _i64, [_pointer]),
-        ("store", ctypes.c_int, [_pointer, _pointer, _i64]), ("restore", ctypes.c_int, [_pointer, _pointer, _i64]),
-        ("export_onnx", ctypes.c_int, [_pointer, _text]), ("onnx_bytes", _i64, [_pointer]), ("store_onnx", ctypes.c_int, [_pointer, _pointer, _i64])]:
+        ("error", _text, []), ("open", _int, [_pointer] * 3), ("close", None, [_pointer]),
+        ("count", _i64, [_pointer, _int]), ("find", _i64, [_pointer, _int, _text]), ("name", _text, _array),
+        ("type", _int, _array), ("rank", _i64, _array), ("shape", _i64s, _array), ("bytes", _i64, _array),
+        ("values", _pointer, _array), ("block", _pointer, [_pointer, _int, _i64s]),
+        ("set_input", _int, [_pointer, _i64, _pointer]), ("output_shape", None, [_pointer, _i64, _i64s]),
+        ("set_batch", _int, [_pointer, _i64]), ("forward", _int, [_pointer]), ("evaluate", _int, _loss),
+        ("step", _int, _loss), ("gradient", _int, _loss), ("update", _int, [_pointer]),
+        ("steps", _i64, [_pointer]), ("rate", _double, [_pointer]), ("set_rate", _int, [_pointer, _double]),
+        ("set_steps", _int, [_pointer, _i64]), ("metric", _double, [_pointer, _text]),
+        ("save", _int, [_pointer, _text]), ("load", _int, [_pointer, _text]),
+        ("checkpoint_bytes", _i64, [_pointer]), ("store", _int, [_pointer, _pointer, _i64]),
+        ("restore", _int, [_pointer, _pointer, _i64]), ("export_onnx", _int, [_pointer, _text]),
+        ("onnx_bytes", _i64, [_pointer]), ("store_onnx", _int, [_pointer, _pointer, _i64]),
+        ("fit", _int, [_pointer] * 2), ("main", _int, [_pointer, _int, _texts])]:
     _function = getattr(_lib, "amos_" + _name)
     _function.restype, _function.argtypes = _result, _arguments
 
@@ -83,15 +85,26 @@ def _view(address, kind, shape):
     return numpy.frombuffer(array, _types[kind][1]).reshape(shape) if numpy else array
 
 
+def _model():
+    return ctypes.byref(ctypes.c_char.in_dll(_lib, "@ID@_model"))
+
+
+def command(words):
+    """Runs the trainer as a command, which prints and may exit, with these words; the first is its name.
+    Returns the exit status."""
+    words = [os.fsencode(word) for word in words]
+    return _lib.amos_main(_model(), len(words), (_text * (len(words) + 1))(*words, None))
+
+
 class Trainer:
     """An instance of the model. Its attributes inputs, outputs, parameters, gradients, frozen, buffers
     and state map names to arrays."""
 
     def __init__(self, threads=0, seed=0):
         self._m = _pointer()
+        self._set = {}  # arrays of set_input()
         setup = _Setup(size=ctypes.sizeof(_Setup), threads=threads, seed=seed)
-        model = ctypes.c_char.in_dll(_lib, "@ID@_model")
-        _need(_lib.amos_open(ctypes.byref(model), ctypes.byref(setup), ctypes.byref(self._m)))
+        _need(_lib.amos_open(_model(), ctypes.byref(setup), ctypes.byref(self._m)))
         for kind, name in enumerate(_kinds):
             setattr(self, name, self._arrays(kind))
 
@@ -114,6 +127,29 @@ class Trainer:
         count = _i64()
         address = _lib.amos_block(self._m, _kinds.index(kind), ctypes.byref(count))
         return _view(address, 1, [count.value // 4]) if address else None
+
+    def set_input(self, name, values):
+        """Sets where calls read an input: an array like inputs[name], at a multiple of 64 bytes, which stays as
+        long as it is set; None: inputs[name] itself."""
+        own, address = self.inputs[name], None
+        if values is not None:
+            fits = (isinstance(values, numpy.ndarray) and values.dtype == own.dtype and values.shape == own.shape
+                    and values.flags.c_contiguous) if numpy else type(values) is type(own)
+            if not fits:
+                raise TypeError(f"{name}: expected an array like inputs['{name}'], contiguous")
+            address = values.ctypes.data if numpy else ctypes.addressof(values)
+        _need(_lib.amos_set_input(self._m, _lib.amos_find(self._m, 0, name.encode()), address))
+        self._set[name] = values
+
+    def output_shape(self, name):
+        """Returns the shape that an output had in the last call."""
+        output = _lib.amos_find(self._m, 1, name.encode())
+        if output < 0:
+            raise KeyError(name)
+        rank = _lib.amos_rank(self._m, 1, output)
+        shape = (_i64 * (rank + 1))()
+        _lib.amos_output_shape(self._m, output, shape)
+        return shape[:rank]
 
     def _loss(self, call):
         loss = ctypes.c_double()

@@ -11,9 +11,11 @@
 //
 // Arrays are slices of the model's memory: they borrow the trainer, so none is left when a call changes it. A trainer moves
 // between threads, and one at a time uses it. docs/building.md of amosc has the build script.
+use std::any::Any;
 use std::ffi::{c_void, CStr, CString, OsStr};
 use std::os::raw::{c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::{fmt, path::Path, ptr, slice};
 
 /// A failed call: an amos_status, and what is wrong.
@@ -77,6 +79,52 @@ struct RawSetup {
     callbacks: [*const c_void; 3],
 }
 
+/// How a training stands. NaN: there is none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    size: usize,
+    /// Updates made, and in all.
+    pub step: i64,
+    pub steps: i64,
+    /// Of the batches since the last call.
+    pub loss: f64,
+    pub accuracy: f64,
+    /// Of the last evaluation of held-out data.
+    pub eval_loss: f64,
+    pub eval_accuracy: f64,
+    /// Of the training data, so far.
+    pub epochs: f64,
+    pub samples_per_s: f64,
+    pub seconds: f64,
+}
+
+#[repr(C)]
+struct RawTraining {
+    size: usize,
+    options: *const *const c_char,
+    progress: unsafe extern "C" fn(*mut c_void, *const Progress) -> c_int,
+    context: *mut c_void,
+}
+
+/// What fit() calls, and how it panicked: no panic may pass through C.
+struct Watch<'a> {
+    call: &'a mut dyn FnMut(&Progress) -> bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+unsafe extern "C" fn show(context: *mut c_void, now: *const Progress) -> c_int {
+    let watch = &mut *context.cast::<Watch>();
+    let call = AssertUnwindSafe(|| (watch.call)(&*now));
+    match catch_unwind(call) {
+        Ok(stops) => stops as c_int,
+        Err(panic) => {
+            watch.panic = Some(panic);
+            1
+        }
+    }
+}
+
 #[repr(C)]
 struct Model([u8; 0]);
 
@@ -95,6 +143,7 @@ extern "C" {
     fn amos_bytes(m: *const c_void, kind: c_int, i: i64) -> i64;
     fn amos_values(m: *const c_void, kind: c_int, i: i64) -> *mut c_void;
     fn amos_block(m: *const c_void, kind: c_int, bytes: *mut i64) -> *mut c_void;
+    fn amos_set_input(m: *mut c_void, i: i64, values: *const c_void) -> c_int;
     fn amos_output_shape(m: *const c_void, i: i64, shape: *mut i64);
     fn amos_forward(m: *mut c_void) -> c_int;
     fn amos_evaluate(m: *mut c_void, loss: *mut f64) -> c_int;
@@ -115,6 +164,7 @@ extern "C" {
     fn amos_export_onnx(m: *const c_void, path: *const c_char) -> c_int;
     fn amos_onnx_bytes(m: *const c_void) -> i64;
     fn amos_store_onnx(m: *const c_void, to: *mut c_void, bytes: i64) -> c_int;
+    fn amos_fit(m: *mut c_void, training: *const c_void) -> c_int;
     fn amos_main(model: *const c_void, argc: c_int, argv: *const *const c_char) -> c_int;
 }
 
@@ -252,6 +302,19 @@ impl Trainer {
         })
     }
 
+    /// Sets where calls read an input: these elements, at a multiple of 64 bytes; None: the trainer's own.
+    ///
+    /// # Safety
+    /// The elements stay until another setting or the end of the trainer, and no call overlaps with a change of them.
+    pub unsafe fn set_input<T: Element>(&mut self, name: &str, values: Option<&[T]>) -> Result<(), Error> {
+        let (_, count) = self.place::<T>(Kind::Inputs, name)?;
+        let at = values.map_or(ptr::null(), |values| values.as_ptr());
+        if values.map_or(false, |values| values.len() != count) {
+            return invalid(format!("'{}': expected {} elements", name, count));
+        }
+        need(amos_set_input(self.m, self.number(Kind::Inputs, name)?, at.cast()))
+    }
+
     /// The shape that an output had in the last call.
     pub fn output_shape(&self, name: &str) -> Result<Vec<i64>, Error> {
         let mut shape = self.shape(Kind::Outputs, name)?.to_vec();
@@ -283,6 +346,30 @@ impl Trainer {
 
     pub fn update(&mut self) -> Result<(), Error> {
         need(unsafe { amos_update(self.m) })
+    }
+
+    /// Trains on files, by names and values of options: fit(&[("data", "train.npz"), ("epochs", "3")], |_| false).
+    /// `progress` returns true to stop.
+    pub fn fit<P>(&mut self, options: &[(&str, &str)], mut progress: P) -> Result<(), Error>
+    where
+        P: FnMut(&Progress) -> bool,
+    {
+        let words = options.iter().flat_map(|(name, value)| [*name, *value]);
+        let words = words.map(|word| c_string(OsStr::new(word))).collect::<Result<Vec<_>, _>>()?;
+        let mut list: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+        list.push(ptr::null());
+        let mut watch = Watch { call: &mut progress, panic: None };
+        let training = RawTraining {
+            size: std::mem::size_of::<RawTraining>(),
+            options: list.as_ptr(),
+            progress: show,
+            context: (&mut watch as *mut Watch).cast(),
+        };
+        let status = unsafe { amos_fit(self.m, (&training as *const RawTraining).cast()) };
+        if let Some(panic) = watch.panic {
+            resume_unwind(panic);
+        }
+        need(status)
     }
 
     pub fn steps(&self) -> i64 {
