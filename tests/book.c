@@ -210,12 +210,11 @@ static void check_slopes(Arena *arena, const Rule *r, Graph *g, Ref left, Ref ri
 {
 	if (!is_float(val(g, left)->type) || may_differ(r->place, t->corner))
 		return;
-	const char *text = graph_text(arena, g);
 	Array *by_left = slopes(arena, g, left, t), *by_right = slopes(arena, g, right, t);
 	for (int s = 0; s < t->nslot; s++) {
 		double d = is_float(t->slot[s].type) ? departure(&by_left[s], &by_right[s]) : 0;
 		CHECK(d < 1e-6, "%s: %s: gradients of %s differ by %g in\n%s", r->place,
-		      corner_name(t->corner), g->slots.at[s].name, d, text);
+		      corner_name(t->corner), g->slots.at[s].name, d, graph_text(arena, g));
 	}
 }
 
@@ -252,7 +251,7 @@ static int try_rule(const Rule *r, int number, bool *reached)
 			CHECK(d < 1e-6 || may_differ(r->place, drawn.corner),
 			      "%s: %s: sides differ by %g in\n%s", r->place,
 			      corner_name(drawn.corner), d, graph_text(arena, g));
-			*reached |= same_through_door(arena, g, r->place);
+			*reached = *reached || same_through_door(arena, g, r->place);
 			check_slopes(arena, r, g, left.ref, ref, &drawn);
 			done = 1;
 		}

@@ -224,6 +224,11 @@ Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *t
 	return c;
 }
 
+const Graph *compiled_graph(const Compiled *c)
+{
+	return c->graph;
+}
+
 void free_compiled(Compiled *c)
 {
 	amos_device_close(c->device);
@@ -307,11 +312,11 @@ static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const 
 	return same;
 }
 
-double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
-                   Launcher *launch, double tolerance, const double *least, const char *what)
+double check_compiled(Arena *arena, const Compiled *c, const Array *slot, Launcher *launch,
+                      double tolerance, const double *least, const char *what)
 {
+	const Graph *g = c->graph;
 	Array *expected = eval_graph(arena, g, slot);
-	Compiled *c = compile_graph(arena, g, target, what);
 	int status;
 	Run r = run_once(arena, c, slot, launch, &status);
 	double worst = status ? INFINITY : 0;
@@ -319,6 +324,14 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 		worst =
 		    fmax(worst, compare(arena, &expected[end_at(g, k)], end_memory(&r, c->plan, k),
 		                        tolerance, least ? least[k] : 0, what, end_name(g, k)));
+	return worst;
+}
+
+double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
+                   Launcher *launch, double tolerance, const double *least, const char *what)
+{
+	Compiled *c = compile_graph(arena, g, target, what);
+	double worst = check_compiled(arena, c, slot, launch, tolerance, least, what);
 	free_compiled(c);
 	return worst;
 }

@@ -23,14 +23,18 @@ Launcher device_launch; // of a graph compiled for a device
 typedef struct Compiled Compiled;
 Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
 Compiled *compile_plan(Arena *, const Graph *, Plan *, const Target *, const char *what);
+const Graph *compiled_graph(const Compiled *);
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
 // Returns the outputs of a run, as the evaluator lays them out.
 Array *outs_compiled(Arena *, const Compiled *, const Array *slot);
 void free_compiled(Compiled *);
 Ref end_at(const Graph *, int k); // outputs, then stores, by number
-// Compiles g for `target` and runs it once. Returns the error of the worst output or store against
-// the evaluator, in units of `tolerance` times the largest element of that array, but at least
-// least[k] (outputs, then stores; NULL: 0): 1 is the limit. Prints what differs.
+// Runs it once. Returns the error of the worst output or store against the evaluator, in units of
+// `tolerance` times the largest element of that array, but at least least[k] (outputs, then stores;
+// NULL: 0): 1 is the limit. Prints what differs.
+double check_compiled(Arena *, const Compiled *, const Array *slot, Launcher *, double tolerance,
+                      const double *least, const char *what);
+// The same for a graph that is compiled for `target`.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
 // Returns the graph computed in double, with inputs and outputs in double. Stores that would be

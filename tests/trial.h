@@ -19,6 +19,7 @@ typedef struct Trial {
 	double *loss_rounding,
 	    *slope_rounding; // indexed by output of smooth and slopes, computed on demand
 	double worst; // largest difference so far, relative to the largest element of its gradient
+	struct Compiled *code[2]; // of `with`, in f32 and in double; NULL: not compiled yet
 } Trial;
 
 // Returns the contents of a slot.
@@ -29,7 +30,7 @@ Trial *trial_new(Arena *, const char *name, const Graph *, Values *, void *conte
 // True if gradients agree with five-point differences. At a kink, unless inputs were moved, a value
 // between the slopes on both sides is enough. Prints the first that differs.
 bool trial_differences(Trial *);
-bool trial_compiled(const Trial *); // true if compiled gradients are the same
-void trial_move(Trial *);           // moves inputs slightly, by formula, to finite values
+bool trial_compiled(Trial *); // true if compiled gradients are the same
+void trial_move(Trial *);     // moves inputs slightly, by formula, to finite values
 
 #endif
