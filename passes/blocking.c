@@ -387,12 +387,40 @@ static void choose_sums(Scheduler *t)
 	}
 }
 
-// The launch before a scatter copies what it is added to.
-static void copy_by_rows(Scheduler *t)
+// On a GPU, a worker of a scatter has some rows of the axis and some columns after it: as many
+// workers as there is room for. `lines`: positions in the axes before.
+static void cut_axis(Scheduler *t, int64_t lines, int64_t rows, int64_t columns)
 {
-	int64_t size = last_dim(&t->kern->space), rows = count_of(&t->kern->space) / size;
+	enum { LEAST = 32 }; // columns
+	Sched *s = t->sched;
+	int64_t wave = wave_of(t->machine), piece = t->machine->threads;
+	while (piece / 2 >= columns ||
+	       (piece > LEAST && lines * rows * ceil_div(columns, piece) < wave))
+		piece /= 2;
+	cut_columns(t, lines, columns, piece);
+	s->units = 1;
+	s->rows = ceil_div(rows, MAX(1, MIN(rows, wave / s->workers)));
+	s->workers *= ceil_div(rows, s->rows);
+}
+
+// Steps along one axis come one after the other: workers share the axes before and after it.
+static void cut_lines(Scheduler *t)
+{
+	const Val *root = val(t->graph, t->kern->root);
+	int64_t lines = 1, columns = 1, axis = root->attr->i[0], size = last_dim(&root->shape);
+	for (int a = 0; a < root->shape.rank; a++)
+		if (a != axis)
+			*(a < axis ? &lines : &columns) *= root->shape.dim[a];
+	if (t->kern->kind == L_scatter && t->machine->threads > 1) {
+		cut_axis(t, lines, root->shape.dim[axis], columns);
+		return;
+	}
+	cut_columns(t, lines, columns, piece_of(t, FEW));
+	if (t->kern->kind == L_scan)
+		return;
+	// The launch before a scatter copies what it is added to.
 	t->sched->rows = MAX(1, WORK / size);
-	t->sched->before = ceil_div(rows, t->sched->rows);
+	t->sched->before = ceil_div(count_of(&root->shape) / size, t->sched->rows);
 }
 
 static bool holds(const void *scheduler, Ref r)
@@ -405,7 +433,6 @@ static void schedule_kernel(Scheduler *t)
 {
 	const Kern *k = t->kern;
 	const Val *root = val(t->graph, k->root);
-	int64_t rows = 1, columns = 1;
 	for (int o = 0; o < k->nout && k->kind != L_loop; o++)
 		count_reductions(t, k->out[o]);
 	sort_refs(t->members.count, t->members.at);
@@ -416,14 +443,7 @@ static void schedule_kernel(Scheduler *t)
 		break;
 	case L_scatter:
 	case L_scan:
-		// Steps along one axis come one after the other: workers share the axes before and
-		// after it.
-		for (int a = 0; a < root->shape.rank; a++)
-			if (a != root->attr->i[0])
-				*(a < root->attr->i[0] ? &rows : &columns) *= root->shape.dim[a];
-		cut_columns(t, rows, columns, piece_of(t, FEW));
-		if (k->kind == L_scatter)
-			copy_by_rows(t);
+		cut_lines(t);
 		break;
 	case L_loop:
 		t->sched->work = loop_work(t->scratch, t->plan, k).bytes + k->body->scratch_bytes;

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESIDENT = 2 }; // blocks of a multiprocessor, for which the emitter leaves registers
-
 static const struct Gpu {
 	const char *name, *title, *target;
 	int multiprocessors;
@@ -129,8 +127,6 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 	bool last = stage == AFTER || !sched->after;
 	if (sched->partition == P_partials)
 		return stage == MAIN ? work + rows : in + (last ? full : 0) + (stage ? 0 : work);
-	if (stage == BEFORE)
-		return 2 * full; // a copy of what a scatter adds to
 	if (!sched->after)
 		return in + full + rows;
 	double sums = sched->parts > 1 ? full : 0; // else the launch after reduces what it has

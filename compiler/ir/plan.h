@@ -26,6 +26,10 @@ typedef enum KernKind {
 // partial rows.
 enum { LARGE_SPACE = 1 << 16 };
 
+// Blocks that a multiprocessor of a GPU has at once: one computes while the other waits for memory.
+// The emitter leaves registers for them, and schedules have as many blocks.
+enum { RESIDENT = 2 };
+
 // A class of machines: a row of machines.def.
 typedef struct Machine {
 	const char *name, *plain, *arch, *features;
@@ -199,6 +203,12 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 static inline int64_t full_lines(int64_t bytes)
 {
 	return ceil_div(bytes, 64) * 64;
+}
+
+// Blocks that all multiprocessors of a GPU have at once.
+static inline int64_t wave_of(const Machine *machine)
+{
+	return (int64_t)machine->workers * RESIDENT;
 }
 
 // ---- machine.c ------------------------------------------------------------------------

@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum { WARP = 32, WARPS = THREADS / WARP, PTX_KERNEL = 71 };
-enum { BLOCKS = 2 }; // of a multiprocessor: one computes while the other waits for memory
 
 static Value special(Gen *g, const char *name, const char *emulated)
 {
@@ -100,7 +99,7 @@ static void begin_launch(Gen *g, const char *name)
 	if (!g->target->emulated) {
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
 		annotate(g, "maxntidx", THREADS); // which the runtime reads from the code
-		annotate(g, "minctasm", BLOCKS);
+		annotate(g, "minctasm", RESIDENT);
 	}
 }
 
