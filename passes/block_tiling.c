@@ -6,7 +6,8 @@
 enum {
 	MOST_PARTS = 64,
 	LEAST_PART = 128,  // steps of k
-	ELEMENTS = 1024,   // of a worker that adds up parts
+	ELEMENTS = 1024,   // of a worker that adds up parts, at most
+	LEAST = 32,        // at least, if there are few
 	SHARED = 44 << 10, // bytes of shared memory that stages may take
 	BUFFERS = 4,       // stages, at most
 	MOST = 48 << 10,   // of two stages
@@ -35,7 +36,7 @@ static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machin
 	const double START = 24, ADD = 72,
 	             LAUNCH = 5e5; // in steps of k; of a sum of a part; of all
 	double tiles = (double)(p->batch * ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
-	double waves = (double)ceil_div((int64_t)tiles * c->parts, machine->workers);
+	double waves = (double)ceil_div((int64_t)tiles * c->parts, wave_of(machine)) * RESIDENT;
 	double steps = (double)ceil_div(p->k, c->parts) + START;
 	double cost = waves * steps *
 	              ((double)(c->height * c->columns) * kind->product +
@@ -55,20 +56,52 @@ static int64_t largest(int64_t extent, int64_t least, int64_t most)
 	return side;
 }
 
-static Choice choose_tile(const Scheduler *t, const Kind *kind, const DotSizes *p)
+static const Kind *kind_of(const BlockSizes *z)
+{
+	return z->matrix == E_bf16 ? &bf16 : z->matrix ? &tf32 : &fused;
+}
+
+static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t parts)
 {
 	Choice best = {.cost = -1}, c;
-	int64_t most = kind->most / p->bytes, parts = t->sched->reduce.count ? 1 : MOST_PARTS;
+	const Kind *kind = kind_of(z);
+	const DotSizes *p = &z->dot;
+	int64_t most = kind->most / p->bytes;
 	for (c.height = largest(p->m, kind->height, most); c.height >= kind->height; c.height /= 2)
 		for (c.columns = largest(p->n, kind->columns, most); c.columns >= kind->columns;
 		     c.columns /= 2)
 			for (c.parts = 1;
 			     c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART);
-			     c.parts *= 2) {
-				c.cost = cost_of(kind, p, t->machine, &c);
+			     c.parts++) {
+				c.cost = cost_of(kind, p, machine, &c);
 				if (best.cost < 0 || c.cost < best.cost)
 					best = c;
 			}
+	return best;
+}
+
+bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
+{
+	Sched one = {.height = 1, .columns = 1, .depth = 1};
+	if (machine->threads == 1)
+		return false;
+	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
+	return choose_tile(machine, &z, MOST_PARTS).parts > 1;
+}
+
+// Returns how many tiles of a column a worker has, one after the other, so that partial results of
+// its rows are few: as many as cost no time.
+static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
+{
+	int64_t best = 1, least = INT64_MAX, wave = wave_of(t->machine);
+	for (int64_t strips = 1; strips <= z->down; strips++) {
+		int64_t workers = z->across * ceil_div(z->down, strips);
+		int64_t time = ceil_div(workers, wave) * strips;
+		if (time > least)
+			continue;
+		least = time;
+		best = strips;
+	}
 	return best;
 }
 
@@ -94,8 +127,8 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	const Kind *kind = z.matrix == E_bf16 ? &bf16 : z.matrix ? &tf32 : &fused;
-	Choice best = choose_tile(t, kind, &z.dot);
+	const Kind *kind = kind_of(&z);
+	Choice best = choose_tile(t->machine, &z, s->reduce.count ? 1 : MOST_PARTS);
 	s->height = best.height;
 	s->columns = best.columns;
 	s->parts = best.parts > 1 ? best.parts : 0;
@@ -112,9 +145,13 @@ void tile_block(Scheduler *t)
 	s->a = choose_packing(t, &z.dot, 0);
 	s->b = choose_packing(t, &z.dot, 1);
 	z = block_sizes(t->graph, t->kern, t->machine);
-	s->workers = z.dot.batch * z.down * z.across * best.parts;
-	s->after = s->parts          ? ceil_div(z.part_size, ELEMENTS)
-	           : s->reduce.count ? ceil_div(z.dot.n, PARTIAL_COLUMNS)
+	if (s->reduce.count)
+		s->strips = choose_strips(t, &z);
+	z = block_sizes(t->graph, t->kern, t->machine);
+	int64_t some = MAX(LEAST, MIN(ELEMENTS, ceil_div(z.part_size, wave_of(t->machine))));
+	s->workers = z.dot.batch * z.bands * z.across * best.parts;
+	s->after = s->parts          ? ceil_div(z.part_size, some)
+	           : s->reduce.count ? ceil_div(z.dot.n, partial_columns(t->machine, z.dot.n))
 	                             : 0;
 	s->work = z.work;
 }

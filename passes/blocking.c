@@ -44,9 +44,19 @@ static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t pie
 
 static void cut_rows(Scheduler *t, int64_t rows, int64_t size)
 {
+	int64_t few = t->machine->threads > 1 ? wave_of(t->machine) : 8; // workers, at least
 	t->sched->partition = P_rows;
-	t->sched->rows = MAX(1, MIN(work_of(t) / MAX(1, size), (rows + 7) / 8));
+	t->sched->rows = MAX(1, MIN(work_of(t) / MAX(1, size), ceil_div(rows, few)));
 	t->sched->workers = ceil_div(rows, t->sched->rows);
+}
+
+// Returns the elements of a worker of a map; on a GPU, as many workers as there is room for.
+static int64_t map_piece(const Scheduler *t, int64_t columns)
+{
+	int64_t most = work_of(t), least = most / 4;
+	if (t->machine->threads == 1)
+		return columns < 4 * most ? least : most;
+	return MAX(least, MIN(most, ceil_div(columns, wave_of(t->machine))));
 }
 
 static void block_map(Scheduler *t)
@@ -74,7 +84,7 @@ static void block_map(Scheduler *t)
 	int64_t rows = count / columns;
 	t->sched->units = 1;
 	if (rows == 1)
-		cut_columns(t, 1, columns, columns < 4 * work ? work / 4 : work);
+		cut_columns(t, 1, columns, map_piece(t, columns));
 	else if (columns >= 2 * work)
 		cut_columns(t, rows, columns, work);
 	else
@@ -286,12 +296,10 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		return false;
 	bool gpu = t->machine->threads > 1;
 	int64_t piece = piece_of(t, FEW);
-	cut_columns(t, 1, columns, gpu ? PARTIAL_COLUMNS : piece);
+	cut_columns(t, 1, columns, gpu ? partial_columns(t->machine, columns) : piece);
 	s->partition = P_partials;
-	// On a GPU, no fewer blocks than it has multiprocessors.
-	s->rows = gpu ? MAX(1, rows / t->machine->workers)
-	              : ceil_div(rows, MAX(BLOCKS, t->machine->workers));
-	s->rows = MIN(ROWS, s->rows);
+	s->rows = gpu ? ceil_div(rows, wave_of(t->machine))
+	              : MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
 	int weight = 0;
@@ -306,7 +314,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		if (!s->before || t->level[r] > 1) // r depends on what is reduced
 			s->after = blocks;
 	}
-	s->together = stores ? 1 : chains_of(t, s->reduce.count, weight);
+	s->together = stores ? 1 : gpu ? FEW : chains_of(t, s->reduce.count, weight);
 	s->work = lines * partial_line(columns) * PARTIAL;
 	return true;
 }

@@ -157,8 +157,9 @@ static bool reads_reduction(const Fuse *f, const Group *p, const Group *c)
 	return false;
 }
 
-// A product may reduce its rows as they leave the tile if they are all rows of one matrix,
-// reading them again would cost more than a launch, and no reduction needs another.
+// A product may reduce its rows as they leave the tile if they are all rows of one matrix, by
+// workers that have complete sums, reading them again would cost more than a launch, and no
+// reduction needs another.
 static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 {
 	const Graph *g = f->graph;
@@ -170,7 +171,8 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	for (int i = 0; i < c->member.count; i++)
 		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
-	bool tiles = f->machine->rows || f->machine->threads > 1;
+	bool tiles =
+	    f->machine->rows || (f->machine->threads > 1 && !splits_sums(g, p->root, f->machine));
 	return tiles && !reads_reduction(f, p, c) && count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
 	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&

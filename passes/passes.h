@@ -308,6 +308,8 @@ Graph *panels_pass(Arena *, const Graph *, const Machine *);
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, recompute.c, memory.c, verify.c ---------
+// True if blocks of threads share the sums of a product, which the next launch adds up.
+bool splits_sums(const Graph *, Ref dot, const Machine *); // block_tiling.c
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);
 typedef struct Effort { // of an expression, down to memory

@@ -191,7 +191,7 @@ static void check_block(const Plan *p, int k)
 		fail(p->name, "kernel %d: threads read along k or not", k);
 	if (s->parts > 1 && (s->reduce.count || !s->after))
 		fail(p->name, "kernel %d: the parts are not the sum", k);
-	if (s->workers != z.dot.batch * z.down * z.across * MAX(1, s->parts))
+	if (s->workers != z.dot.batch * z.bands * z.across * MAX(1, s->parts))
 		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
 		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
 	if (s->work < z.work)

@@ -121,6 +121,7 @@ static bool has_lean_loops(Arena *arena, char *text, const char *what)
 	VEC(Code) code = {0};
 	bool good = true;
 	const char *kernel = "";
+	int last = -1; // where the last loop begins
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
 		Code c = read_code(arena, line);
 		if (starts_with(line, ".text."))
@@ -138,7 +139,9 @@ static bool has_lean_loops(Arena *arena, char *text, const char *what)
 			copies += starts_with(name, "LDGSTS");
 			loads += starts_with(name, "LDG.");
 		}
-		if (to < 0 || !products || !copies || loads || integers * 4 <= all)
+		bool innermost = to > last;
+		last = MAX(last, to);
+		if (!innermost || !products || !copies || loads || integers * 4 <= all)
 			continue;
 		printf("%s: %s %d of %d instructions compute integers\n", what, kernel, integers,
 		       all);

@@ -114,12 +114,24 @@ static ComputeUnit unit_of(const Step *s, int k, bool ideal)
 	return unit_for(s->model->gpu, matrix, val(g, kern->out[0])->type);
 }
 
+// Bytes that launches of a kernel leave for each other: parts of sums, for whose type there is
+// room.
+static double work_bytes(const Step *s, const Sched *sched)
+{
+	if (!sched->reduce.count)
+		return (double)sched->work;
+	int64_t columns = count_of(&val(s->plan->graph, sched->reduce.at[0].val)->shape);
+	int64_t lines = sched->work / (partial_line(columns) * PARTIAL);
+	return (double)(lines * columns * (sched->accumulation == A_f32 ? 4 : PARTIAL));
+}
+
 // Bytes of a launch of kernel k: between its launches, results of parts go through memory.
 static double stage_bytes(const Step *s, int k, Stage stage)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
 	const Sched *sched = kern->sched;
-	double full = 0, rows = 0, work = (double)sched->work; // outputs of the full shape; of rows
+	double full = 0, rows = 0,
+	       work = work_bytes(s, sched); // outputs of the full shape; of rows
 	for (int o = 0; o < kern->nout; o++)
 		*(is_reduced_out(s->plan->graph, kern, o) ? &rows : &full) +=
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));

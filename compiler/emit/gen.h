@@ -247,6 +247,11 @@ typedef struct Partials {
 	int64_t blocks; // parts of each reduction
 	int64_t line;   // elements from part to part
 	int64_t offset; // of the kernel's work
+	// Of a GPU's thread, if `ways` share each of `wide` columns: which of them, and of the
+	// columns; its part of each reduction, a variable; memory that they share, `pitch` elements
+	// from way to way, and that no other thread has used. ways is 0 on a CPU.
+	int64_t wide, ways, pitch;
+	Value own, way, *sum, shared;
 } Partials;
 // At columns `unit`, for every reduction: starts the worker's part; reduces to it the row at `idx`
 // of the space; computes the full reduction from all parts, then stores the values of `keep` and
@@ -256,6 +261,13 @@ void partials_start(Gen *, int n, const Index *unit, void *partials);
 void partials_step(Gen *, const Partials *, const Index *unit, int rows, const Index *idx);
 void partials_finish(Gen *, int n, const Index *unit, void *partials);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
+// On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
+// have of the worker's part, at `column` of all. Computes the full reductions of the worker's
+// columns, partial_columns() of all, like partials_finish.
+void partials_share(Gen *, Partials *, int64_t columns);
+Value partials_memory(Gen *); // for `shared`, if the kernel has no other
+void partials_store(Gen *, const Partials *, Value column, int64_t columns);
+void partials_join(Gen *, Partials *, int64_t columns);
 
 // ---- values and their types: value.c --------------------------------------------------
 

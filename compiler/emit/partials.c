@@ -2,9 +2,12 @@
 // Every worker reduces its rows to its own row of the kernel's work, and the next launch reduces
 // these rows. Invariant: a sum is in the order of rows in a part, then of parts, for any thread
 // count.
+//
+// On a GPU, threads of a worker have some of the rows of a column each, in registers, and the first
+// of them reduces what they have, in order: rows as the worker's share, parts in the next launch.
 #include "gen.h"
 
-enum { AT_ONCE = 16 }; // parts that a thread of a GPU loads
+enum { AT_ONCE = 8 }; // parts that a thread of a GPU loads
 
 // Returns the address of a line of the kernel's work.
 static Value line_address(Gen *g, const Partials *p, Value line)
@@ -44,71 +47,180 @@ void partials_step(Gen *g, const Partials *p, const Index *unit, int rows, const
 	for (int k = 0; k < p->reduce->count; k++) {
 		const Val *v = val(g->graph, p->reduce->at[k].val), *in = val(g->graph, v->in[0]);
 		Elem e = sum_type(g, p->reduce->at[k].val);
-		Value to = part_address(g, p, k, p->block), sum = load_lanes(g, e, to, &lanes);
+		Value to = p->ways ? p->sum[k] : part_address(g, p, k, p->block);
+		Value sum = p->ways ? read_variable(g, to) : load_lanes(g, e, to, &lanes);
 		for (int r = 0; r < rows; r++) {
 			Index own[RANK];
 			space_index(g, &in->shape, idx + r * RANK, own);
 			Value x = cast_value(g, splat(g, at(g, v->in[0], own)), in->type, e);
 			sum = reduce_step(g, v->op, e, sum, x);
 		}
-		store_lanes(g, e, to, &lanes, sum);
+		if (p->ways)
+			set_variable(g, to, sum);
+		else
+			store_lanes(g, e, to, &lanes, sum);
 	}
 }
 
-// Reduces some parts, in order. Those that are loaded at once wait for memory together.
-static void add_parts(Gen *g, const Partials *p, int k, const Lanes *lanes, Value sum, int64_t from,
-                      int64_t to, int some)
+static Value load_part(Gen *g, const Partials *p, int k, const Lanes *lanes, Value block)
 {
-	const Val *v = val(g->graph, p->reduce->at[k].val);
-	Elem e = sum_type(g, p->reduce->at[k].val);
-	if (from == to)
-		return;
-	Loop loop = loop_begin(g, number(g, from), number(g, to), some);
-	Value part[AT_ONCE], all = read_variable(g, sum);
-	for (int i = 0; i < some; i++) {
-		Value block = sum_of(g, loop.i, number(g, i));
-		part[i] = load_lanes(g, e, part_address(g, p, k, block), lanes);
-	}
-	for (int i = 0; i < some; i++)
-		all = reduce_step(g, v->op, e, all, part[i]);
-	set_variable(g, sum, all);
-	loop_end(g, &loop);
+	return load_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, block),
+	                  lanes);
 }
 
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)
 {
-	const Val *v = val(g->graph, p->reduce->at[k].val);
+	Op op = val(g->graph, p->reduce->at[k].val)->op;
 	Elem e = sum_type(g, p->reduce->at[k].val);
-	Value start = splat(g, reduce_start(g, v->op, e));
-	Value sum = variable(g, start);
-	int some = g->target->machine->threads > 1 ? AT_ONCE : 1;
-	int64_t most = p->blocks / some * some;
-	add_parts(g, p, k, lanes, sum, 0, most, some);
-	add_parts(g, p, k, lanes, sum, most, p->blocks, 1);
-	return cast_value(g, read_variable(g, sum), e, v->type);
+	Value sum = variable(g, splat(g, reduce_start(g, op, e)));
+	Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
+	Value part = load_part(g, p, k, lanes, loop.i);
+	set_variable(g, sum, reduce_step(g, op, e, read_variable(g, sum), part));
+	loop_end(g, &loop);
+	return read_variable(g, sum);
+}
+
+// Computes what has the shape of the reductions, whose values are `sum`, at columns `unit`.
+static void finish_columns(Gen *g, const Partials *p, const Index *unit, const Value *sum)
+{
+	const Kern *kern = g->kern;
+	Index idx[RANK];
+	unravel(g->vars, unit, &p->shape, idx);
+	Lanes lanes = index_value(g, unit);
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		remember(g, r, idx, cast_value(g, sum[k], sum_type(g, r), val(g->graph, r)->type));
+	}
+	for (int i = 0; i < p->keep->count; i++)
+		store_lanes(g, val(g->graph, p->keep->at[i].val)->type, partials_kept(g, p, i),
+		            &lanes, splat(g, at(g, p->keep->at[i].val, idx)));
+	// All are computed before the first is stored, perhaps over their operands.
+	Value *v = NEWS(g->arena, Value, kern->nout);
+	for (int o = 0; o < kern->nout; o++)
+		if (is_reduced_out(g->graph, kern, o))
+			v[o] = at(g, kern->out[o], idx);
+	for (int o = 0; o < kern->nout; o++)
+		if (v[o])
+			store_out(g, o, idx, v[o]);
 }
 
 void partials_finish(Gen *g, int n, const Index *unit, void *partials)
 {
 	const Partials *p = partials;
-	const Kern *kern = g->kern;
+	Value *sum = NEWS(g->arena, Value, p->reduce->count);
 	for (int u = 0; u < n; u++) {
-		Index idx[RANK];
-		unravel(g->vars, &unit[u], &p->shape, idx);
 		Lanes lanes = index_value(g, &unit[u]);
 		for (int k = 0; k < p->reduce->count; k++)
-			remember(g, p->reduce->at[k].val, idx, full_reduction(g, p, k, &lanes));
-		for (int i = 0; i < p->keep->count; i++)
-			store_lanes(g, val(g->graph, p->keep->at[i].val)->type,
-			            partials_kept(g, p, i), &lanes,
-			            splat(g, at(g, p->keep->at[i].val, idx)));
-		// All are computed before the first is stored, perhaps over their operands.
-		Value *v = NEWS(g->arena, Value, kern->nout);
-		for (int o = 0; o < kern->nout; o++)
-			if (is_reduced_out(g->graph, kern, o))
-				v[o] = at(g, kern->out[o], idx);
-		for (int o = 0; o < kern->nout; o++)
-			if (v[o])
-				store_out(g, o, idx, v[o]);
+			sum[k] = full_reduction(g, p, k, &lanes);
+		finish_columns(g, p, &unit[u], sum);
 	}
+}
+
+// ---- threads that share a column ------------------------------------------------------
+
+Value partials_memory(Gen *g)
+{
+	return g->ops->shared(g, "amos_ways", g->target->machine->threads, number(g, 0));
+}
+
+void partials_share(Gen *g, Partials *p, int64_t columns)
+{
+	Value thread = g->ops->thread(g);
+	p->wide = p->pitch = columns;
+	p->ways = g->target->machine->threads / columns;
+	p->own = LLVMBuildURem(g->b, thread, number(g, columns), "");
+	p->way = LLVMBuildUDiv(g->b, thread, number(g, columns), "");
+	p->sum = NEWS(g->arena, Value, p->reduce->count);
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		p->sum[k] = variable(g, reduce_start(g, val(g->graph, r)->op, sum_type(g, r)));
+	}
+}
+
+// Reduces what threads have of a column, for the first of them.
+static void join_ways(Gen *g, const Partials *p, int k)
+{
+	Op op = val(g->graph, p->reduce->at[k].val)->op;
+	Elem e = sum_type(g, p->reduce->at[k].val);
+	Lanes own = {.base = sum_of(g, times(g, p->way, p->pitch), p->own)};
+	if (k)
+		g->ops->all_threads(g);
+	store_lanes(g, e, p->shared, &own, read_variable(g, p->sum[k]));
+	g->ops->all_threads(g);
+	set_variable(g, p->sum[k], reduce_start(g, op, e));
+	int some = (int)MIN(AT_ONCE, p->ways);
+	Loop ways = loop_begin(g, number(g, 0), number(g, p->ways), some);
+	Value part[AT_ONCE], sum = read_variable(g, p->sum[k]);
+	for (int i = 0; i < some; i++) {
+		Value way = sum_of(g, ways.i, number(g, i));
+		Lanes other = {.base = sum_of(g, times(g, way, p->pitch), p->own)};
+		part[i] = load_lanes(g, e, p->shared, &other);
+	}
+	for (int i = 0; i < some; i++)
+		sum = reduce_step(g, op, e, sum, part[i]);
+	set_variable(g, p->sum[k], sum);
+	loop_end(g, &ways);
+}
+
+// Begins what the first thread of each column does with the sum of all, which it then has.
+static Loop join_begin(Gen *g, const Partials *p, Value column, int64_t columns)
+{
+	for (int k = 0; k < p->reduce->count && p->ways > 1; k++)
+		join_ways(g, p, k);
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, p->way, number(g, 0), "");
+	Value exists = LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), "");
+	return when_begin(g, LLVMBuildAnd(g->b, first, exists, ""));
+}
+
+void partials_store(Gen *g, const Partials *p, Value column, int64_t columns)
+{
+	Loop first = join_begin(g, p, column, columns);
+	Lanes lanes = {.base = column};
+	for (int k = 0; k < p->reduce->count; k++)
+		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
+		            &lanes, read_variable(g, p->sum[k]));
+	when_end(g, &first);
+}
+
+// Reduces some of a thread's parts, from number `from` of them on. Those that are loaded at once
+// wait for memory together.
+static void add_parts(Gen *g, const Partials *p, Value column, Value from, Value to, int some)
+{
+	Lanes lanes = {.base = column};
+	Loop loop = loop_begin(g, from, to, some * p->ways);
+	for (int k = 0; k < p->reduce->count; k++) {
+		Value part[AT_ONCE], sum = read_variable(g, p->sum[k]);
+		Elem e = sum_type(g, p->reduce->at[k].val);
+		for (int i = 0; i < some; i++)
+			part[i] =
+			    load_part(g, p, k, &lanes, sum_of(g, loop.i, number(g, i * p->ways)));
+		for (int i = 0; i < some; i++)
+			sum = reduce_step(g, val(g->graph, p->reduce->at[k].val)->op, e, sum,
+			                  part[i]);
+		set_variable(g, p->sum[k], sum);
+	}
+	loop_end(g, &loop);
+}
+
+void partials_join(Gen *g, Partials *p, int64_t columns)
+{
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	g->level->lanes = true;
+	partials_share(g, p, partial_columns(g->target->machine, columns));
+	p->shared = partials_memory(g);
+	Value column = sum_of(g, times(g, g->worker, p->wide), p->own);
+	Loop exists =
+	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
+	int64_t most = p->blocks / (AT_ONCE * p->ways) * (AT_ONCE * p->ways);
+	add_parts(g, p, column, p->way, number(g, most), AT_ONCE);
+	add_parts(g, p, column, sum_of(g, p->way, number(g, most)), number(g, p->blocks), 1);
+	when_end(g, &exists);
+	Loop first = join_begin(g, p, column, columns);
+	Index unit = lane_index(g, column, columns, 1, NULL);
+	Value *sum = NEWS(g->arena, Value, p->reduce->count);
+	for (int k = 0; k < p->reduce->count; k++)
+		sum[k] = read_variable(g, p->sum[k]);
+	finish_columns(g, p, &unit, sum);
+	when_end(g, &first);
+	when_end(g, &once);
 }

@@ -244,8 +244,7 @@ static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *contex
 }
 
 // Passes over rows [from, to), `together` at once.
-static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to,
-                          int64_t together)
+static void some_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to, int64_t together)
 {
 	int64_t rows = 1;
 	for (int k = 0; k < s->groups.n; k++)
@@ -259,6 +258,75 @@ static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Val
 	}
 	all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
 	loop_end(g, &loop);
+}
+
+static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to)
+{
+	int64_t together = g->stage == BEFORE ? g->kern->sched->together : 1;
+	if (g->stage == BEFORE)
+		all_columns(g, s, partials_start, &s->parts);
+	if (together > 1) {
+		Value left = LLVMBuildSub(g->b, to, from, "");
+		left = LLVMBuildURem(g->b, left, number(g, together), "");
+		Value last = LLVMBuildSub(g->b, to, left, "");
+		some_rows(g, s, groups, from, last, together);
+		from = last;
+	}
+	some_rows(g, s, groups, from, to, 1);
+}
+
+// ---- the same by threads of a GPU ------------------------------------------------------
+
+// Rows from `first` on, every `ways`-th.
+static void thread_rows(Gen *g, RowKernel *s, uint32_t groups, const Index *unit, Value first,
+                        Value to, int together)
+{
+	int64_t rows = 1, ways = s->parts.ways;
+	for (int k = 0; k < s->groups.n; k++)
+		rows *= groups >> k & 1 ? s->groups.size[k] : 1;
+	to = LLVMBuildSub(g->b, to, number(g, (together - 1) * ways), "");
+	Loop loop = loop_begin(g, first, to, together * ways);
+	Index row = uniform_index(g, loop.i, rows - (together - 1) * ways, 1);
+	for (int r = 0; r < together; r++) {
+		Index at = shift_index(row, r * ways), *idx = s->idx + r * RANK;
+		row_index(g->vars, &s->groups, groups, &g->kern->space, &at, idx);
+		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, unit, idx);
+	}
+	if (g->stage == BEFORE)
+		partials_step(g, &s->parts, unit, together, s->idx);
+	for (int r = 0; r < together && (g->stage == AFTER || !g->kern->sched->after); r++)
+		store_outs(g, s->idx + r * RANK);
+	loop_end(g, &loop);
+}
+
+// Threads side by side have columns side by side, as many as fit; others share their rows.
+static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to)
+{
+	int64_t columns = s->groups.size[s->lanes], wide = 1, threads = g->target->machine->threads;
+	while (wide < MIN(columns, threads))
+		wide *= 2;
+	Loop pieces = loop_begin(g, number(g, 0), number(g, columns), wide);
+	g->level->lanes = true;
+	partials_share(g, &s->parts, wide);
+	s->parts.shared = partials_memory(g);
+	int64_t ways = s->parts.ways, some = g->stage == BEFORE ? g->kern->sched->together : 1;
+	some = g->kern->sched->rows < some * ways ? 1 : some;
+	Value column = sum_of(g, pieces.i, s->parts.own), first = sum_of(g, from, s->parts.way);
+	Loop exists =
+	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
+	Index unit = lane_index(g, column, columns, 1, NULL);
+	if (some > 1) {
+		thread_rows(g, s, groups, &unit, first, to, (int)some);
+		Value own = LLVMBuildSub(g->b, to, first, ""); // and the rows between them
+		own = LLVMBuildAdd(g->b, own, number(g, ways - 1), "");
+		own = LLVMBuildSDiv(g->b, own, number(g, some * ways), "");
+		first = sum_of(g, first, times(g, own, some * ways));
+	}
+	thread_rows(g, s, groups, &unit, first, to, 1);
+	when_end(g, &exists);
+	if (g->stage == BEFORE)
+		partials_store(g, &s->parts, column, columns);
+	loop_end(g, &pieces);
 }
 
 // The first launch reduces each block to a row, and stores the outputs of the full shape if none
@@ -281,12 +349,15 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 	for (int a = 0; a < kern->space.rank; a++)
 		if (kern->reduce >> a & 1)
 			s->parts.shape.dim[a] = 1;
+	bool threads = g->target->machine->threads > 1;
+	if (g->stage == MAIN && threads) {
+		partials_join(g, &s->parts, columns);
+		return;
+	}
 	if (g->stage == MAIN) {
 		worker_columns(g, columns, partials_finish, &s->parts);
 		return;
 	}
-	if (g->stage == BEFORE)
-		all_columns(g, s, partials_start, &s->parts);
 	Bound *outer = g->bound, *bound = NEWS(g->arena, Bound, keep->count);
 	for (int i = 0; i < keep->count && g->stage == AFTER; i++) {
 		bound[i].r = keep->at[i].val;
@@ -297,15 +368,7 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 	which ^= (1u << s->groups.n) - 1; // the groups of rows
 	Value first = times(g, g->worker, kern->sched->rows);
 	Value end = end_after(g, first, kern->sched->rows, number(g, rows));
-	int64_t together = g->stage == BEFORE ? kern->sched->together : 1;
-	if (together > 1) {
-		Value left = LLVMBuildSub(g->b, end, first, "");
-		left = LLVMBuildURem(g->b, left, number(g, together), "");
-		Value last = LLVMBuildSub(g->b, end, left, "");
-		block_of_rows(g, s, which, first, last, together);
-		first = last;
-	}
-	block_of_rows(g, s, which, first, end, 1);
+	(threads ? thread_columns : block_of_rows)(g, s, which, first, end);
 	while (g->bound != outer)
 		unbind(g, g->bound);
 }

@@ -577,10 +577,11 @@ static Value part_of_sums(ThreadTile *d, Value part)
 }
 
 // One thread has every `ways`-th row of a column, in shared memory from row `from` of the tile on.
-static void finish_rows(ThreadTile *d, Value from, int64_t rows, Value column, Value way)
+static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 {
 	Gen *g = d->g;
 	const DotSizes *p = &d->p.dot;
+	Value column = d->column;
 	Index j = uniform_index(g, column, p->n, 1);
 	Value before = sum_of(g, times(g, index_i64(g, &d->batch), p->m), d->first[0]);
 	Value skip = times(g, sum_of(g, before, from), d->line);
@@ -589,7 +590,7 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows, Value column, V
 	bind_sums(d, &bound, sums, d->line);
 	Value end = LLVMBuildSub(g->b, number(g, p->m), d->first[0], "");
 	end = end_after(g, from, rows, end);
-	Loop each = loop_begin(g, sum_of(g, from, way), end, d->p.ways);
+	Loop each = loop_begin(g, sum_of(g, from, d->parts.way), end, d->parts.ways);
 	Index row = uniform_index(g, sum_of(g, before, each.i), p->batch * p->m, 1), idx[RANK];
 	if (d->s->parts > 1) {
 		Value place = sum_of(g, times(g, index_i64(g, &row), d->line), column), x;
@@ -606,7 +607,7 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows, Value column, V
 	unbind(g, &bound);
 }
 
-static void finish_group(ThreadTile *d, Value group, int64_t rows, Value column, Value way)
+static void finish_group(ThreadTile *d, Value group, int64_t rows)
 {
 	Gen *g = d->g;
 	d->kind->store_sums(d, group);
@@ -614,8 +615,8 @@ static void finish_group(ThreadTile *d, Value group, int64_t rows, Value column,
 	if (d->size[0] * d->size[1] > g->target->machine->threads ||
 	    d->p.dot.batch * d->p.dot.m == 1)
 		g->ops->all_threads(g);
-	Loop exists = when_less(g, column, number(g, d->p.dot.n));
-	finish_rows(d, times(g, group, rows), rows, column, way);
+	Loop exists = when_less(g, d->column, number(g, d->p.dot.n));
+	finish_rows(d, times(g, group, rows), rows);
 	when_end(g, &exists);
 }
 
@@ -624,22 +625,12 @@ static void finish_tile(ThreadTile *d)
 	Gen *g = d->g;
 	int groups_of_rows = d->kind->groups(d);
 	int64_t rows = d->size[0] / groups_of_rows;
-	Value own = LLVMBuildURem(g->b, d->thread, number(g, d->size[1]), "");
-	Value way = LLVMBuildUDiv(g->b, d->thread, number(g, d->size[1]), "");
-	Value column = sum_of(g, d->first[1], own);
-	d->parts.block = sum_of(g, times(g, index_i64(g, &d->tile[0]), d->p.ways), way);
-	if (d->s->reduce.count) {
-		Loop exists = when_less(g, column, number(g, d->p.dot.n));
-		Index j = uniform_index(g, column, d->p.dot.n, 1);
-		partials_start(g, 1, &j, &d->parts);
-		when_end(g, &exists);
-	}
 	if (groups_of_rows == 1) {
-		finish_group(d, number(g, 0), rows, column, way);
+		finish_group(d, number(g, 0), rows);
 		return;
 	}
 	Loop groups = loop_begin(g, number(g, 0), number(g, groups_of_rows), 1);
-	finish_group(d, groups.i, rows, column, way);
+	finish_group(d, groups.i, rows);
 	g->ops->all_threads(g);
 	loop_end(g, &groups);
 }
@@ -650,34 +641,42 @@ static void finish_tile(ThreadTile *d)
 static void choose_part(ThreadTile *d)
 {
 	Gen *g = d->g;
-	int64_t size[] = {d->p.down, d->p.across, MAX(1, d->s->parts)};
-	Index *to[] = {&d->tile[0], &d->tile[1], &d->number};
+	int64_t size[] = {d->p.bands, d->p.across, MAX(1, d->s->parts)};
+	Index band, *to[] = {&band, &d->tile[1], &d->number};
 	Index rest = uniform_index(g, g->worker, d->s->workers, 1);
 	for (int i = 0; i < COUNT(to); i++) {
 		Index own = rest;
 		split_index(g->vars, &own, size[i], &rest, to[i]);
 	}
 	d->batch = rest;
-	for (int o = 0; o < 2; o++)
-		d->first[o] = times(g, index_i64(g, &d->tile[o]), d->size[o]);
+	d->tile[0] = band;
+	d->parts.block = index_i64(g, &band);
+	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
+	partials_share(g, &d->parts, d->size[1]);
+	d->column = sum_of(g, d->first[1], d->parts.own);
 }
 
-static void product(ThreadTile *d)
+// Returns the memory of operands and then sums, whose sizes are known.
+static Value tile_memory(ThreadTile *d)
 {
 	Gen *g = d->g;
-	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
-	g->level->lanes = true; // each thread has elements of its own from here on
-	choose_part(d);
+	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
+	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
+	return g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
+	                      ceil_div(bytes, 8), number(g, 0));
+}
+
+static void one_tile(ThreadTile *d)
+{
+	Gen *g = d->g;
+	d->first[0] = times(g, index_i64(g, &d->tile[0]), d->size[0]);
 	for (int o = 0; o < 2; o++)
 		share_start(d, o);
 	d->line = d->size[1] + d->kind->sum_pad;
 	d->start = times(g, index_i64(g, &d->number), d->p.part);
 	int64_t beyond = d->p.dot.k + d->s->stages * d->s->depth;
 	d->count = beyond < INT32_MAX ? g->i32 : g->i64;
-	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
-	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
-	d->shared = g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
-	                           ceil_div(bytes, 8), number(g, 0));
+	d->shared = tile_memory(d);
 	for (int o = 0; o < 2; o++)
 		share_addresses(d, o);
 	for (int i = 0; i < d->size[0] * d->size[1] / g->target->machine->threads; i++)
@@ -685,6 +684,40 @@ static void product(ThreadTile *d)
 	d->kind->start(d);
 	sum_steps(d);
 	finish_tile(d);
+}
+
+// Threads join their partial results where each of them alone has read a sum, if these are as wide.
+static void store_partials(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Partials *parts = &d->parts;
+	parts->shared = tile_memory(d);
+	parts->pitch = d->line;
+	if (elems[sum_type(g, parts->reduce->at[0].val)].bytes != d->bytes)
+		g->ops->all_threads(g);
+	partials_store(g, parts, d->column, d->p.dot.n);
+}
+
+// All tiles of the worker, one below the other.
+static void product(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	g->level->lanes = true; // each thread has elements of its own from here on
+	choose_part(d);
+	if (d->s->strips > 1) {
+		Value from = times(g, d->parts.block, d->s->strips);
+		Value to = end_after(g, from, d->s->strips, number(g, d->p.down));
+		Loop tiles = loop_begin(g, from, to, 1);
+		d->tile[0] = uniform_index(g, tiles.i, d->p.down, 1);
+		one_tile(d);
+		g->ops->all_threads(g); // before the next takes their memory
+		loop_end(g, &tiles);
+	} else {
+		one_tile(d);
+	}
+	if (d->s->reduce.count)
+		store_partials(d);
 	when_end(g, &once);
 }
 
@@ -715,11 +748,13 @@ static void add_parts(Gen *g, int n, const Index *unit, void *context)
 static void after(ThreadTile *d)
 {
 	Gen *g = d->g;
-	bool parts = d->s->parts > 1;
-	int64_t all = parts ? d->p.part_size : d->p.dot.n, some = ceil_div(all, d->s->after);
+	if (d->s->parts <= 1) {
+		partials_join(g, &d->parts, d->p.dot.n);
+		return;
+	}
+	int64_t all = d->p.part_size, some = ceil_div(all, d->s->after);
 	Value from = times(g, g->worker, some), to = end_after(g, from, some, number(g, all));
-	g->ops->lane_loop(g, from, to, all, 1, parts ? add_parts : partials_finish,
-	                  parts ? (void *)d : (void *)&d->parts);
+	g->ops->lane_loop(g, from, to, all, 1, add_parts, d);
 }
 
 void emit_thread_tile(Gen *g)
@@ -740,7 +775,7 @@ void emit_thread_tile(Gen *g)
 	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused;
 	d->parts = (Partials){.reduce = &s->reduce,
 	                      .keep = &s->keep,
-	                      .blocks = d->p.down * d->p.ways,
+	                      .blocks = d->p.bands,
 	                      .line = partial_line(d->p.dot.n),
 	                      .offset = d->p.partials};
 	if (s->reduce.count)

@@ -77,6 +77,7 @@ struct ThreadTile {
 	int64_t line;                 // elements between the rows of sums there
 	Index batch, number, tile[2]; // of the batch, the part, the rows and columns
 	Value first[2];               // row and column
+	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
 	Value sum[SUMS];              // variables

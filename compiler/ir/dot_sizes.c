@@ -211,12 +211,19 @@ BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	p.matrix = matrix_type(g, v, machine);
 	p.down = ceil_div(dot->m, s->height);
 	p.across = ceil_div(dot->n, s->columns);
+	p.bands = ceil_div(p.down, MAX(1, s->strips));
 	p.part = ceil_div(ceil_div(dot->k, MAX(1, s->parts)), s->depth) * s->depth;
-	p.ways = machine->threads / s->columns;
 	p.part_size = dot->batch * dot->m * dot->n;
 	p.partials = s->parts > 1 ? full_lines(s->parts * p.part_size * dot->bytes) : 0;
-	p.work = p.partials + s->reduce.count * p.down * p.ways * partial_line(dot->n) * PARTIAL;
+	p.work = p.partials + s->reduce.count * p.bands * partial_line(dot->n) * PARTIAL;
 	return p;
+}
+
+int64_t partial_columns(const Machine *machine, int64_t columns)
+{
+	enum { WIDE = 8, NARROW = 4 };
+	bool few = ceil_div(columns, WIDE) < machine->workers;
+	return few && ceil_div(columns, NARROW) >= machine->workers ? NARROW : WIDE;
 }
 
 int64_t partial_line(int64_t columns)

@@ -346,14 +346,16 @@ typedef struct BlockSizes {
 	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
 	Elem matrix;            // of operands of matrix instructions: bf16, f32 as TF32; 0: none
 	int64_t down, across;   // tiles
+	int64_t bands;          // of strips of tiles, each of a worker
 	int64_t part;           // steps of k of a part
 	int64_t part_size;      // elements of its sums
-	int64_t ways;           // threads that share a column of a tile: each has partial results
 	int64_t partials, work; // bytes of work before the partial results; in all
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
-enum { PARTIAL_COLUMNS = 32 }; // of a block that reduces partial results: they are few, and wait
-enum { MATRIX_LINE = 64 };     // bytes of steps of k of a stage, for matrix instructions, or twice
+// Returns the columns of a block that reduces partial results: 32 bytes of memory, or half of it for
+// a block on each multiprocessor.
+int64_t partial_columns(const Machine *, int64_t columns);
+enum { MATRIX_LINE = 64 };    // bytes of steps of k of a stage, for matrix instructions, or twice
 // True if blocks of threads have matrix instructions, for bf16 and TF32.
 bool has_block_matrix(const Machine *);
 
