@@ -105,9 +105,35 @@ static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
 	return best;
 }
 
+// True if an operand is windows, and neighbors of it are side by side in the value under them:
+// along k, or along its rows or columns.
+static bool lie_together(Scheduler *t, const DotSizes *p, int o, bool along)
+{
+	const Val *v = val(t->graph, t->kern->root);
+	Vars *w = vars_new(t->scratch);
+	int64_t own = o ? p->n : p->m, extent = along ? p->k : own;
+	Index batch = some_index(w, p->batch), other = some_index(w, along ? own : p->k);
+	Index none = constant_index(0), pair = some_index(w, extent / 2), place[2];
+	for (int e = 0; e < 2; e++) {
+		Index side = shift_index(add_index(w, &none, &pair, 2), e), idx[RANK];
+		bool first = (o == 1) == along; // of the operand's two axes
+		Ref r = v->in[o];
+		double fill;
+		dot_index(w, t->graph, v, p, o, &batch, first ? &side : &other,
+		          first ? &other : &side, idx);
+		if (!windows_of(w, t->graph, &t->inside, &r, idx, &fill))
+			return false;
+		place[e] = ravel(w, &val(t->graph, r)->shape, idx);
+	}
+	Index apart = add_index(w, &place[1], &place[0], -1);
+	return !apart.n && apart.constant == 1;
+}
+
 // Threads side by side read what is side by side in memory.
 static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 {
+	if (lie_together(t, p, o, false))
+		return W_copy;
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
 	Index batch = some_index(w, p->batch), k = some_index(w, p->k);

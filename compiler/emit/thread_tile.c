@@ -64,15 +64,50 @@ static void term_index(ThreadTile *d, int o, const Index *k, const Index *other,
 	          o ? other : k, idx);
 }
 
+typedef struct Element { // of an operand, in memory
+	Ref r;
+	Index place;
+	bool windows; // it lies under windows, and is 0 if idx is outside of r
+	Index idx[RANK];
+} Element;
+
 // Finds where an operand's element lies in memory. False: it is computed.
-static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other, Ref *r,
-                        Index *place)
+static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other, Element *x)
 {
 	Gen *g = d->g;
-	Index idx[RANK];
-	*r = operand_of(d, o);
-	term_index(d, o, k, other, idx);
-	return locate(g->vars, g->graph, &g->computed, r, idx, place);
+	double fill;
+	*x = (Element){.r = operand_of(d, o)};
+	term_index(d, o, k, other, x->idx);
+	if (locate(g->vars, g->graph, &g->computed, &x->r, x->idx, &x->place))
+		return true;
+	x->r = operand_of(d, o);
+	x->windows = true;
+	term_index(d, o, k, other, x->idx);
+	if (!windows_of(g->vars, g->graph, &g->computed, &x->r, x->idx, &fill) || fill != 0 ||
+	    g->computed.holds(g->computed.context, x->r))
+		return false;
+	x->place = ravel(g->vars, &val(g->graph, x->r)->shape, x->idx);
+	return true;
+}
+
+static bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
+{
+	int64_t extent = val(d->g->graph, x->r)->shape.dim[axis];
+	return x->windows && !index_fits(d->g->vars, &x->idx[axis], extent);
+}
+
+// True if elements of one load, the first of which is `first`, are `apart` from each other, and all
+// of them lie outside of the value under windows, or none.
+static bool are_together(ThreadTile *d, const Element *first, const Element *x, int apart)
+{
+	Vars *w = d->g->vars;
+	Index back = add_index(w, &x->place, &first->place, -1);
+	for (int a = 0; x->windows && a < val(d->g->graph, x->r)->shape.rank; a++) {
+		Index same = add_index(w, &x->idx[a], &first->idx[a], -1);
+		if (may_lie_outside(d, first, a) && (same.n || same.constant))
+			return false;
+	}
+	return !back.n && back.constant == apart;
 }
 
 // True if memory holds the operand so that `vec` elements are one aligned load. Sets how far apart
@@ -86,24 +121,27 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	int64_t extent = o ? p->n : p->m, all = s->along ? p->k : extent;
 	if (all % vec)
 		return false;
-	Index none = constant_index(0), group = some_index(w, all / vec), place, next;
+	Index none = constant_index(0), group = some_index(w, all / vec);
 	Index other = some_index(w, s->along ? extent : p->k);
 	Index side = add_index(w, &none, &group, vec);
-	Ref r;
-	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &r, &place) ||
-	    index_align(w, &place) % vec)
+	Element x, next;
+	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
+	    index_align(w, &x.place) % vec)
 		return false;
 	for (int e = 1; e < vec; e++) {
-		Index at = shift_index(side, e), back;
-		find_memory(d, o, s->along ? &at : &other, s->along ? &other : &at, &r, &next);
-		back = add_index(w, &next, &place, -1);
-		if (back.n || back.constant != e)
+		Index at = shift_index(side, e);
+		find_memory(d, o, s->along ? &at : &other, s->along ? &other : &at, &next);
+		if (!are_together(d, &x, &next, e))
 			return false;
 	}
-	Block block = value_location(g->plan, r).block;
-	int64_t bytes = elems[val(g->graph, r)->type].bytes, per = s->along ? vec : 1;
-	s->ahead = stride_along(w, &place, s->along ? &group : &other);
-	s->far = s->along && extent % s->side ? IRREGULAR : stride_along(w, &place, &other);
+	Block block = value_location(g->plan, x.r).block;
+	int64_t bytes = elems[val(g->graph, x.r)->type].bytes, per = s->along ? vec : 1;
+	s->ahead = stride_along(w, &x.place, s->along ? &group : &other);
+	s->far = stride_along(w, &x.place, &other);
+	if (x.windows)
+		s->ahead = s->far = IRREGULAR;
+	if (s->along && extent % s->side)
+		s->far = IRREGULAR;
 	s->ahead *= s->ahead == IRREGULAR ? 1 : d->s->depth / per * bytes;
 	s->far *= s->far == IRREGULAR ? 1 : bytes; // so far from line to line
 	if (s->far > INT32_MAX / s->side || s->far < -INT32_MAX / s->side)
@@ -172,9 +210,19 @@ static void share_start(ThreadTile *d, int o)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
 }
 
-// Returns where wide load i is from step `at_k` on: its bytes from the start of the value, or its
-// address.
-static Value wide_address(ThreadTile *d, int o, int i, Value at_k)
+// Returns the address of a value as an index.
+static Index memory_start(Gen *g, Ref r)
+{
+	Level *was = level_go(g, g->ground);
+	Value start = LLVMBuildPtrToInt(g->b, location_address(g, r), g->i64, "");
+	Index x = uniform_index(g, start, INT32_MAX, 1);
+	level_go(g, was);
+	return x;
+}
+
+// Sets where wide load i is from step `at_k` on: its bytes from the start of the value, or its
+// address; and whether it lies inside, if that depends.
+static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Value *inside)
 {
 	Gen *g = d->g;
 	const Share *s = &d->share[o];
@@ -182,13 +230,28 @@ static Value wide_address(ThreadTile *d, int o, int i, Value at_k)
 	int align = s->along ? s->vec : 1;
 	if (all % d->s->depth)
 		at_k = least(g, at_k, number(g, all - align));
-	Index k = uniform_index(g, at_k, all, align), place;
-	Ref r;
-	find_memory(d, o, &k, &s->other[i], &r, &place);
-	Value bytes = times(g, index_i64(g, &place), elems[val(g->graph, r)->type].bytes);
-	if (!is_copied(d, s))
-		return bytes;
-	return sum_of(g, LLVMBuildPtrToInt(g->b, location_address(g, r), g->i64, ""), bytes);
+	Index k = uniform_index(g, at_k, all, align);
+	Element x;
+	find_memory(d, o, &k, &s->other[i], &x);
+	const Val *v = val(g->graph, x.r);
+	Index none = constant_index(0);
+	Index bytes = add_index(g->vars, &none, &x.place, elems[v->type].bytes);
+	*from = index_i64(g, &bytes);
+	if (is_copied(d, s)) {
+		// Terms are added from the outermost level on: what no step changes comes first.
+		Index start = memory_start(g, x.r);
+		bytes = add_index(g->vars, &bytes, &start, 1);
+		*from = index_i64(g, &bytes);
+	}
+	*inside = NULL;
+	for (int a = 0; a < v->shape.rank; a++) {
+		if (!may_lie_outside(d, &x, a))
+			continue;
+		Value at = index_number(g, &x.idx[a], E_i32);
+		Value extent = LLVMConstInt(g->i32, (uint64_t)v->shape.dim[a], 0);
+		Value is = LLVMBuildICmp(g->b, LLVMIntULT, at, extent, "");
+		*inside = *inside ? both(g, *inside, is) : is;
+	}
 }
 
 static int addresses(const Share *s)
@@ -203,8 +266,12 @@ static void share_addresses(ThreadTile *d, int o)
 	for (int i = 0; i < (s->next ? 1 : s->count); i++)
 		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
-	for (int i = 0; s->wide && i < addresses(s); i++)
-		s->from[i] = variable(g, wide_address(d, o, i, sum_of(g, d->start, s->k[i])));
+	for (int i = 0; s->wide && i < addresses(s); i++) {
+		Value from, inside;
+		find_wide(d, o, i, sum_of(g, d->start, s->k[i]), &from, &inside);
+		s->from[i] = variable(g, from);
+		s->inside[i] = inside ? variable(g, inside) : NULL;
+	}
 }
 
 // Loads what memory has as it is needed, or copies it.
@@ -225,14 +292,14 @@ static void load_wide(ThreadTile *d, int o, int i, Value inside, Value stage, Va
 		d->kind->copy(d, &copy);
 		return;
 	}
-	Index none = constant_index(0), place;
-	Ref r;
-	find_memory(d, o, &none, &none, &r, &place);
+	Index none = constant_index(0);
+	Element of;
+	find_memory(d, o, &none, &none, &of);
 	from = sum_of(g, from, number(g, far));
 	if (inside) // else the first elements
 		from = LLVMBuildSelect(g->b, inside, from, number(g, 0), "");
-	Elem type = val(g->graph, r)->type;
-	Value memory = bytes_after(g, location_address(g, r), from);
+	Elem type = val(g->graph, of.r)->type;
+	Value memory = bytes_after(g, location_address(g, of.r), from);
 	load_side(g, memory_type(g, type), elems[type].bytes, memory, s->vec, x);
 }
 
@@ -270,6 +337,10 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 	if (all % d->s->depth)
 		inside = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, step_count(d, all), "");
 	if (s->wide) {
+		if (s->far == IRREGULAR && s->inside[i]) {
+			Value under = read_variable(g, s->inside[i]);
+			inside = inside ? both(g, inside, under) : under;
+		}
 		load_wide(d, o, i, inside, stage, x);
 	} else {
 		at_k = LLVMBuildIntCast2(g->b, at_k, g->i64, 1, "");
@@ -312,15 +383,17 @@ static void advance_share(ThreadTile *d, int o, Value step)
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	for (int i = 0; s->wide && i < addresses(s); i++) {
-		Value next;
+		Value next, inside = NULL;
 		if (s->ahead == IRREGULAR) {
 			Value at_k = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
 			at_k = sum_of(g, at_k, number(g, d->s->depth));
-			next = wide_address(d, o, i, sum_of(g, at_k, s->k[i]));
+			find_wide(d, o, i, sum_of(g, at_k, s->k[i]), &next, &inside);
 		} else {
 			next = sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead));
 		}
 		set_variable(g, s->from[i], next);
+		if (inside)
+			set_variable(g, s->inside[i], inside);
 	}
 }
 

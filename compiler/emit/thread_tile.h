@@ -22,6 +22,7 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t far;         // from load to load; or IRREGULAR
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
 	                     // are copies; only the first of regular ones
+	Value inside[LOADS]; // variables: such a load is in the value under windows; NULL: always
 	Value to[LOADS];     // addresses in the first stage; if they are `next` bytes apart, that
 	int64_t next;        // of the first load; else 0
 	Value loaded[LOADS]; // by element: a variable

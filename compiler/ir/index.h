@@ -93,7 +93,7 @@ Stride operand_stride(Vars *, const Graph *, const Inside *, const Val *, const 
 
 bool windows_overlap(const Val *window);
 // Follows moves from element idx of r to the value under windows. False if there are none.
-bool windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
+const Val *windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
 // False if the rows of the left operand are no windows, or too irregular.
 bool find_patch(Arena *, const Graph *, const Inside *, const Val *dot, const DotSizes *, Patch *);
 

@@ -81,21 +81,22 @@ bool windows_overlap(const Val *window)
 	return any;
 }
 
-bool windows_of(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, double *fill)
+const Val *windows_of(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx,
+                      double *fill)
 {
 	while (inside->holds(inside->context, *r)) {
 		const Val *v = val(g, *r);
 		Index own[RANK], zero[RANK];
 		if (prims[v->op].cls != C_move || v->op == O_pad || v->op == O_concat)
-			return false;
+			return NULL;
 		index_within(&v->shape, idx, own);
 		int n = operand_index(w, g, v, 0, own, idx, zero);
 		*r = v->in[0];
 		*fill = v->attr->x;
 		if (v->op == O_window)
-			return !n && windows_overlap(v);
+			return n ? NULL : v;
 	}
-	return false;
+	return NULL;
 }
 
 bool find_patch(Arena *arena, const Graph *g, const Inside *inside, const Val *dot,
@@ -106,7 +107,8 @@ bool find_patch(Arena *arena, const Graph *g, const Inside *inside, const Val *d
 	Index idx[RANK];
 	*patch = (Patch){.from = dot->in[0]};
 	dot_index(w, g, dot, p, 0, &batch, &row, &k, idx);
-	if (!windows_of(w, g, inside, &patch->from, idx, &patch->fill))
+	const Val *window = windows_of(w, g, inside, &patch->from, idx, &patch->fill);
+	if (!window || !windows_overlap(window))
 		return false;
 	const Shape *shape = &val(g, patch->from)->shape;
 	for (int a = 0; a < shape->rank; a++)
