@@ -35,6 +35,12 @@ static void add_goal(MemoryPlan *l, Goal goal)
 	PUSH(l->arena, l->goals, goal);
 }
 
+// Returns the runs that are one launch with this one.
+static Span launch_span(const Plan *p, int run)
+{
+	return (Span){launch_begin(p, run), launch_end(p, run) - 1};
+}
+
 // Finds the runs of each value: from one that writes it to the last that reads it, before it is
 // written again; those of one launch are one run, at any time of which it may be used. Those of a
 // slot begin before all runs; bundled kernels read no slots that others of their launch write.
@@ -47,7 +53,7 @@ static void find_spans(MemoryPlan *l)
 	for (int t = 0; t < run_count(l->plan); t++) {
 		int k = run_kernel(l->plan, t);
 		const Kern *kern = &l->plan->kerns.at[k];
-		Span launch = {launch_begin(l->plan, t), launch_end(l->plan, t) - 1};
+		Span launch = launch_span(l->plan, t);
 		for (int i = 0; i < l->reads[k].count; i++) {
 			Ref r = l->reads[k].at[i].val;
 			Spans *spans = &l->spans[r];
@@ -178,7 +184,7 @@ static void plan_kernel(MemoryPlan *l, int k)
 	}
 	Spans working = {0};
 	for (int i = 0; i < l->runs[k].count && kern->sched->work; i++)
-		PUSH(l->arena, working, ((Span){l->runs[k].at[i], l->runs[k].at[i]}));
+		PUSH(l->arena, working, launch_span(p, l->runs[k].at[i]));
 	l->work[k] = working.count ? add_buffer(l, k, kern->sched->work, working) : -1;
 }
 
@@ -311,6 +317,7 @@ void memory_pass(Arena *arena, Plan *p)
 		copy.out = &goal->val;
 		copy.to = NEW(arena, Location);
 		*copy.to = goal_location(&l, goal);
+		copy.bundled = p->machine->threads > 1 && p->kerns.count > computing;
 		if (p->order.count)
 			PUSH(arena, p->order, p->kerns.count);
 		PUSH(arena, p->kerns, copy);

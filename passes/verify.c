@@ -85,6 +85,11 @@ static void check_places(const Plan *p, int k, const Reads *reads)
 	}
 }
 
+static bool same_launches(const Sched *a, const Sched *b)
+{
+	return !a->before == !b->before && !a->after == !b->after;
+}
+
 // Kernels of one launch run at the same time: none writes what another one reads or writes.
 static void check_bundle(const Plan *p, int first, int k, const Reads *reads)
 {
@@ -360,8 +365,11 @@ void verify_plan(const Plan *p)
 			Ref r = reads[k].at[i].val;
 			want_value(&m, p->place[r], r, "kernel", k);
 		}
-		if (is_bundled(p, k) && (kern->sched->before || kern->sched->after || kern->body))
-			fail(p->name, "kernel %d: it is several launches, and part of one", k);
+		if (kern->bundled && !same_launches(kern->sched, p->kerns.at[k - 1].sched))
+			fail(p->name, "kernel %d: its launches are not those of kernel %d", k,
+			     k - 1);
+		if (is_bundled(p, k) && kern->body)
+			fail(p->name, "kernel %d: a loop is part of a launch", k);
 		check_bundle(p, run_kernel(p, launch_begin(p, t)), k, reads);
 		c.k = k;
 		check_schedule(&c);

@@ -54,11 +54,17 @@ static bool reads_back(Arena *arena, const Plan *p)
 	return launches(again) == launches(p) && !strcmp(text, plan_text(arena, again));
 }
 
-static bool found_wrong(const Plan *p)
+static bool has_same_launches(const Plan *p, int k)
+{
+	const Sched *s = p->kerns.at[k].sched, *before = p->kerns.at[k - 1].sched;
+	return !s->before == !before->before && !s->after == !before->after;
+}
+
+static bool found_wrong(const Plan *p, const char *expected)
 {
 	Catch catch;
 	if (TRY(catch)) {
-		bool says = strstr(catch.message, "of its launch reads or writes");
+		bool says = strstr(catch.message, expected);
 		printf("%s\n", catch.message);
 		free(catch.message);
 		return says;
@@ -91,8 +97,19 @@ int main(int argc, char **argv)
 	gpu_forget();
 	Plan *wrong = plan_graph(arena, g, "run", target_machine(gpu));
 	for (int k = 1; k < wrong->kerns.count; k++)
-		wrong->kerns.at[k].bundled = wrong->kerns.at[k].kind != L_dot;
-	hold(found_wrong(wrong), "kernels of one launch that need each other are found");
+		wrong->kerns.at[k].bundled =
+		    wrong->kerns.at[k].kind != L_dot && has_same_launches(wrong, k);
+	hold(found_wrong(wrong, "of its launch reads or writes"),
+	     "kernels of one launch that need each other are found");
+	wrong = plan_graph(arena, g, "run", target_machine(gpu));
+	int several = 0;
+	for (int k = 1; k < wrong->kerns.count; k++) {
+		several += wrong->kerns.at[k].bundled && wrong->kerns.at[k].sched->after;
+		wrong->kerns.at[k].bundled |= !has_same_launches(wrong, k);
+	}
+	hold(several == 1, "the launches of larger updates are together, kind by kind");
+	hold(found_wrong(wrong, "its launches are not those"),
+	     "kernels of other launches are found");
 	arena_free(arena);
 	return failures != 0;
 }

@@ -159,9 +159,9 @@ static void write_kernel(Gen *base, const Signature *signature, int n)
 
 // ---- kernels in one launch ------------------------------------------------------------
 
-// Writes one of the bundle as a function of the table of its addresses and the number of its
-// worker, which is inlined. Returns the function.
-static Value write_part(Gen *base, const Signature *signature, const char *name)
+// Writes a launch of one of the bundle as a function of the table of its addresses and the number
+// of its worker, which is inlined. Returns the function.
+static Value write_part(Gen *base, const Signature *signature, Stage stage, const char *name)
 {
 	Gen g = kernel_gen(base, signature);
 	LLVMTypeRef in[] = {g.ptr, g.i64};
@@ -172,7 +172,7 @@ static Value write_part(Gen *base, const Signature *signature, const char *name)
 	g.part = true;
 	add_attribute(g.function, "alwaysinline", NULL);
 	LLVMSetLinkage(g.function, LLVMInternalLinkage);
-	g.stage = MAIN;
+	g.stage = stage;
 	write_launch(&g, name);
 	arena_free(g.arena);
 	return g.function;
@@ -181,18 +181,19 @@ static Value write_part(Gen *base, const Signature *signature, const char *name)
 // A worker finds the part that its number belongs to, and which of its kernels. A compiler that
 // loads addresses before it knows the part, as OpenCL's for Intel's CPUs does, loads valid ones:
 // the number of the worker in a part stays in its bounds.
-static void write_bundle(Gen *base, const Signature *bundle, int n)
+static void write_stage(Gen *base, const Signature *bundle, Stage stage, const char *name)
 {
 	Gen g = kernel_gen(base, bundle);
 	int64_t worker = 0, place = 0;
-	g.ops->begin(&g, kernel_name(g.arena, n, 0));
+	g.ops->begin(&g, name);
 	Value f = g.function;
 	LLVMBasicBlockRef here = LLVMGetInsertBlock(g.b),
 	                  end = LLVMAppendBasicBlockInContext(g.context, f, "");
 	for (int p = 0; p < bundle->part.count; p++) {
 		const BundlePart *part = &bundle->part.at[p];
-		int64_t each = part->each->kern->sched->workers;
-		Value code = write_part(&g, part->each, format(g.arena, "amos_part_%d_%d", n, p));
+		int64_t each = stage_workers(part->each->kern->sched, stage);
+		Value code =
+		    write_part(&g, part->each, stage, format(g.arena, "%s_part_%d", name, p));
 		LLVMPositionBuilderAtEnd(g.b, here);
 		Value own = LLVMBuildSub(g.b, g.worker, number(&g, worker), "");
 		worker += each * part->count;
@@ -215,6 +216,15 @@ static void write_bundle(Gen *base, const Signature *bundle, int n)
 	LLVMPositionBuilderAtEnd(g.b, end);
 	function_end(&g);
 	arena_free(g.arena);
+}
+
+// All of them have launches of the same kinds.
+static void write_bundle(Gen *g, const Signature *bundle, int n)
+{
+	int launch = 0;
+	for (Stage stage = BEFORE; stage < STAGES; stage++)
+		if (stage_workers(bundle->kern->sched, stage))
+			write_stage(g, bundle, stage, kernel_name(g->arena, n, launch++));
 }
 
 // ---- modules --------------------------------------------------------------------------
