@@ -11,6 +11,7 @@
 enum {
 	AMOS_LINE = 64,      // bytes to which buffers are aligned
 	AMOS_THREADS = 1024, // maximum number of threads
+	AMOS_SMALL = 128,    // bytes of the largest output that each batch has of its own
 };
 
 struct amos_memory { // bytes
@@ -42,10 +43,15 @@ struct amos { // an open model, to be read only
 	int64_t bytes; // of the mapping that holds this and all else; 0: the memory is the caller's
 	int64_t tables; // bytes of this and its tables
 	char *params, *state, *gradients, *scratch, *local;
+	// The buffers of a batch are its inputs and its small outputs. There are as many sets of
+	// them as batches may run at once, each of batch_bytes bytes. A device has copies of them,
+	// that launches use: device_batch; NULL: launches use those of the host.
+	char *batch, *device_batch;
+	int64_t batch_bytes, batches, in_use; // in_use: number of the set of the next calls
 	int64_t ninputs;
-	char **inputs;                        // indexed by number
+	char **inputs;                        // indexed by number; of the first set
 	void **set_inputs;                    // by amos_set_input(); NULL: the own one
-	char **outputs;                       // indexed by entry and number
+	char **outputs;                       // indexed by entry and number; of the first set
 	char **given_inputs, **given_outputs; // of the current call
 	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
 	const struct amos_entry *entry;       // the entry that is running
@@ -53,11 +59,16 @@ struct amos { // an open model, to be read only
 	struct amos_device *device;    // that has the memory and runs launches; NULL: the CPU
 	const char *constants;         // the model's, or the device's copy
 	int64_t samples;               // of amos_set_batch(); 0: the largest batch
+	int64_t more;                  // batches of an update after its first: amos.left at first
 	const struct amos_entry *last; // entry whose metrics amos_metric() returns; NULL: none
 	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
 	int64_t *slots;                // by kind and number; -1: a gradient that there is not
 	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
 	int (*wait)(const struct amos_run *); // as amos_run.wait
+	// Start a run, and wait for that of the set in use; NULL: launches are done when they
+	// return.
+	int (*begin)(const struct amos_run *, const struct amos_entry *);
+	int (*end)(struct amos *);
 	// Runs launches on the caller's threads; NULL: there are none.
 	void (*parallel_for)(void *context, int64_t n,
 	                     void (*body)(void *task, int64_t i, int64_t thread), void *task);
@@ -72,9 +83,10 @@ int amos_read_setup(const char *function, const struct amos_setup *, struct amos
 int amos_prepare(struct amos *m, const struct amos_model *, const struct amos_setup *);
 int64_t amos_round_up(int64_t n, int64_t to);
 // Assigns the addresses of all that an instance has in `memory`, which begins with `m` itself, with
-// the large blocks, aligned to `align`, after the tables or, unless NULL, in `blocks`. Returns the
-// bytes to the end of the blocks. memory NULL: only counts.
-int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align);
+// the large blocks, aligned to `align`, after the tables or, unless NULL, in `blocks`; of these,
+// the sets of buffers in `batch`, unless NULL. Returns the bytes to the end of the blocks. memory
+// NULL: only counts.
+int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, char *batch, int64_t align);
 // Fills in an instance that is laid out in zeros: lists, first weights and state, seed.
 void amos_fill(struct amos *m, const struct amos_setup *);
 void amos_list_slots(struct amos *); // api.c: lists the slots by kind in amos.slots
@@ -94,7 +106,7 @@ int64_t amos_find_slot(const struct amos_model *, const char *name);            
 int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none
 
 // Returns a slot's memory: amos_slot.bytes bytes, row major. For an input, this is the buffer that
-// calls read by default.
+// calls read by default, in the set in use.
 void *amos_slot_bytes(const struct amos *, int64_t slot);
 // Returns the buffer of an output, which holds it until the next call: row major, in the shape that
 // amos_out_shape() gives.
@@ -110,6 +122,14 @@ double amos_number(const void *at, int type, int64_t i); // number.c: returns el
 // own buffers; either array may be NULL. AMOS_INPUT: an index was out of range; AMOS_MACHINE: a
 // launch failed.
 int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
+// The two halves of amos_call(), on the set of buffers in use: until amos_end(), a device may run
+// the entry, on the parameters and state as the runs before leave them. Then only other sets may be
+// used, and neither parameters nor state.
+int amos_begin(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
+int amos_end(struct amos *, const struct amos_entry *, void *const *outputs);
+// Chooses the set of buffers of batch `number`, for amos_slot_bytes(), amos_out_bytes() and calls:
+// amos.batches numbers that follow each other have different ones.
+void amos_use_batch(struct amos *, int64_t number);
 
 // ---- program.c: entries on memory and threads of the caller ---------------------------
 

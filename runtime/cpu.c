@@ -120,8 +120,39 @@ static int use_device(struct amos *m)
 {
 	m->launch = launch_on_device;
 	m->wait = wait_for_device;
+	m->begin = amos_device_begin;
+	m->end = amos_device_end;
 	m->constants = amos_device_constants(m->device);
 	return AMOS_DONE;
+}
+
+// Returns how many batches may run at once on a device: two, of which the host fills one while the
+// device computes the other, if the entries for training have no outputs that there are once.
+static int64_t batches_of(const struct amos_model *model)
+{
+	int64_t batches = 1;
+	for (int64_t e = 0; e < model->nentries; e++) {
+		const struct amos_entry *entry = &model->entries[e];
+		if (strcmp(entry->name, "train") && strcmp(entry->name, "gather"))
+			continue;
+		batches = 2;
+		for (int64_t i = 0; i < entry->nouts; i++)
+			if (entry->outs[i].bytes > AMOS_SMALL)
+				return 1;
+	}
+	return batches;
+}
+
+// Gives the instance, which is only counted so far, memory on its device: the blocks, and the sets
+// of buffers on host and device. Returns the blocks; NULL: there is no memory.
+static char *take_device_memory(struct amos *m)
+{
+	m->batches = batches_of(m->model);
+	int64_t bytes = amos_lay_out(m, NULL, NULL, NULL, PAGE), sets = m->batches * m->batch_bytes;
+	m->batch = amos_device_batch(m->device, sets, &m->device_batch);
+	// The tables, which `bytes` counts, are more than alignment adds where the sets are
+	// missing.
+	return m->batch ? amos_device_memory(m->device, bytes - sets) : NULL;
 }
 
 static int start_threads(struct amos *m)
@@ -189,9 +220,9 @@ static int open_mapped(const struct amos_model *model, const struct amos_setup *
 		release(&m);
 		return status;
 	}
-	m.bytes = amos_lay_out(&m, NULL, NULL, PAGE);
+	m.bytes = amos_lay_out(&m, NULL, NULL, NULL, PAGE);
 	// The host uses its tables while the device uses the blocks.
-	char *blocks = m.device ? amos_device_memory(m.device, m.bytes) : NULL;
+	char *blocks = m.device ? take_device_memory(&m) : NULL;
 	m.bytes = m.device ? m.tables : m.bytes;
 	char *at = m.device && !blocks ? NULL : map_pages(m.bytes);
 	if (!at) {
@@ -200,7 +231,7 @@ static int open_mapped(const struct amos_model *model, const struct amos_setup *
 		return status;
 	}
 	*to = memcpy(at, &m, sizeof m);
-	amos_lay_out(*to, at, blocks, PAGE);
+	amos_lay_out(*to, at, blocks, m.batch, PAGE);
 	status = m.device ? use_device(*to) : setup->parallel_for ? AMOS_DONE : start_threads(*to);
 	if (status) {
 		amos_close(*to);
@@ -236,6 +267,11 @@ int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t see
 	}
 	amos_fill(*to, &setup);
 	return AMOS_DONE;
+}
+
+int amos_settle(struct amos *m)
+{
+	return m->device ? amos_device_wait(m->device) : AMOS_DONE;
 }
 
 void amos_rest(struct amos *m)

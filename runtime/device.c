@@ -1,12 +1,13 @@
 // device.c: holds a model's code and memory on a device, and starts its launches.
-// Every launch has a table of addresses, which must live until it is done: they follow each other
-// in one block, and when that is full, the host waits for the launches so far and begins it again.
+// Every launch has a table of addresses, which must live until it is done: those of a run follow
+// each other in a block for its set of buffers, and when that is full, the host waits for the
+// launches so far and begins it again.
 #include "device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLES = 1 << 17, BLOCKS = 3 }; // addresses in tables, if no more are needed; of memory
+enum { TABLES = 1 << 16, BLOCKS = 5 }; // addresses in tables, if no more are needed; of memory
 
 struct code { // of a row
 	void *kernel;
@@ -20,8 +21,8 @@ struct amos_device {
 	int64_t *first;    // by entry: its first row in `code`
 	struct code *code; // by row; loops have none
 	char *constants;
-	uint64_t *tables;
-	int64_t used, room; // of `tables`, in addresses
+	uint64_t *tables, *run; // by set of buffers; those of the run that is started
+	int64_t used, room;     // of `run`, in addresses
 	struct {
 		enum amos_sharing sharing;
 		void *at;
@@ -65,6 +66,13 @@ char *amos_device_memory(struct amos_device *d, int64_t bytes)
 {
 	char *at = allocate(d, AMOS_SHARED, bytes);
 	return at ? memset(at, 0, (size_t)bytes) : NULL;
+}
+
+char *amos_device_batch(struct amos_device *d, int64_t bytes, char **copy)
+{
+	char *at = allocate(d, AMOS_HOST, bytes);
+	*copy = at ? allocate(d, AMOS_DEVICE, bytes) : NULL;
+	return *copy ? memset(at, 0, (size_t)bytes) : NULL;
 }
 
 const char *amos_device_constants(const struct amos_device *d)
@@ -116,7 +124,8 @@ static int set_up(struct amos_device *d)
 	}
 	d->room = most > TABLES ? most : TABLES;
 	d->code = calloc((size_t)rows + 1, sizeof *d->code);
-	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->room);
+	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->room * AMOS_MARKS);
+	d->run = d->tables;
 	d->constants = allocate(d, AMOS_SHARED, model->constant_bytes);
 	if (!d->code || !d->tables || !d->constants)
 		return amos_no_memory(model->name);
@@ -213,7 +222,6 @@ void amos_device_close(struct amos_device *d)
 
 int amos_device_wait(struct amos_device *d)
 {
-	d->used = 0;
 	return d->driver->wait(d->open);
 }
 
@@ -222,12 +230,69 @@ int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
 {
 	const struct code *code =
 	    &d->code[d->first[entry - d->model->entries] + (row - entry->kernels)];
-	int status = d->used + row->noperands > d->room ? amos_device_wait(d) : AMOS_DONE;
+	bool full = d->used + row->noperands > d->room;
+	int status = full ? amos_device_wait(d) : AMOS_DONE;
 	if (status)
 		return status;
-	uint64_t *table = d->tables + d->used;
+	d->used = full ? 0 : d->used;
+	uint64_t *table = d->run + d->used;
 	for (int64_t i = 0; i < row->noperands; i++)
 		table[i] = (uintptr_t)buf[i];
 	d->used += row->noperands;
 	return d->driver->launch(d->open, code->kernel, table, row->workers, code->threads);
+}
+
+// ---- runs -----------------------------------------------------------------------------
+
+static char *copy_of(const struct amos *m, const char *at)
+{
+	return m->device_batch + (at - m->batch);
+}
+
+static int upload_inputs(const struct amos *m, const struct amos_entry *entry)
+{
+	const struct amos_device *d = m->device;
+	int status = AMOS_DONE;
+	for (int64_t i = 0; i < m->model->nslots && !status; i++) {
+		const struct amos_slot *s = &m->model->slots[i];
+		if (s->kind != AMOS_SLOT_INPUT || entry->reads[s->offset] != '1')
+			continue;
+		const char *from = amos_slot_bytes(m, i);
+		status = d->driver->upload(d->open, copy_of(m, from), from, s->bytes);
+	}
+	return status ? status : d->driver->join(d->open);
+}
+
+// Copies the small outputs, which follow each other.
+static int download_outputs(const struct amos *m, const struct amos_entry *entry)
+{
+	const struct amos_device *d = m->device;
+	char *begin = NULL, *end = NULL;
+	for (int64_t i = 0; i < entry->nouts; i++)
+		if (entry->outs[i].bytes <= AMOS_SMALL) {
+			char *at = amos_out_bytes(m, entry, i);
+			begin = begin ? begin : at;
+			end = at + entry->outs[i].bytes;
+		}
+	return begin ? d->driver->download(d->open, begin, copy_of(m, begin), end - begin)
+	             : AMOS_DONE;
+}
+
+int amos_device_begin(const struct amos_run *run, const struct amos_entry *entry)
+{
+	const struct amos *m = run->own;
+	struct amos_device *d = m->device;
+	d->run = d->tables + m->in_use * d->room;
+	d->used = 0;
+	int status = upload_inputs(m, entry);
+	if (!status)
+		status = amos_run_entry(run, entry);
+	if (!status)
+		status = download_outputs(m, entry);
+	return status ? status : d->driver->mark(d->open, m->in_use);
+}
+
+int amos_device_end(struct amos *m)
+{
+	return m->device->driver->reach(m->device->open, m->in_use);
 }

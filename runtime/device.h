@@ -6,11 +6,15 @@
 
 enum amos_sharing {  // of memory, which host and device address alike
 	AMOS_SHARED, // used by host and device in turns; migrates between them
-	AMOS_HOST,   // in host memory; the host may write parts while the device reads others
+	AMOS_HOST,   // in host memory; the host may use parts while the device uses others
+	AMOS_DEVICE, // of the device alone: the host copies to and from it
 };
+enum { AMOS_MARKS = 2 }; // of a device
 
 // Functions that return int return AMOS_DONE, or AMOS_MACHINE with the driver's words. `device`:
-// what open() gave. Launches run in order, after launch() returns.
+// what open() gave. Launches and downloads run in order, after the call returns, and uploads beside
+// them, in their own order; what they use stays allocated until they are done, or is released,
+// which waits for that.
 struct amos_driver {
 	const char *name; // as amos_model.device
 	// Opens the best device of this machine. Fails if there is none, and says what is missing.
@@ -25,10 +29,18 @@ struct amos_driver {
 	// Finds a function of it, and the threads of its blocks. Closed with the device.
 	int (*find)(void *device, const char *function, void **kernel, int64_t *threads);
 	// Runs `blocks` blocks of a kernel. `table`: its argument, in AMOS_HOST memory, which must
-	// stay as it is until wait().
+	// stay as it is until the launch is done.
 	int (*launch)(void *device, void *kernel, const uint64_t *table, int64_t blocks,
 	              int64_t threads);
-	int (*wait)(void *device); // for all launches
+	int (*wait)(void *device); // for all launches and copies
+	// Copies to AMOS_DEVICE memory from AMOS_HOST memory; download: back.
+	int (*upload)(void *device, void *to, const void *from, int64_t bytes);
+	int (*download)(void *device, void *to, const void *from, int64_t bytes);
+	int (*join)(void *device); // launches that follow run after the uploads so far
+	// mark: marks the end of the launches and downloads so far; reach: waits for it. Marks are
+	// numbered from 0.
+	int (*mark)(void *device, int64_t mark);
+	int (*reach)(void *device, int64_t mark);
 };
 extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, gpu.c
 
@@ -40,11 +52,18 @@ extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, g
 int amos_device_open(const struct amos_model **model, struct amos_device **);
 void amos_device_close(struct amos_device *);                  // with its memory; NULL is allowed
 char *amos_device_memory(struct amos_device *, int64_t bytes); // shared, zeroed; NULL: no memory
+// Allocates memory of the host, zeroed, and as much of the device for a copy of it. NULL: no
+// memory.
+char *amos_device_batch(struct amos_device *, int64_t bytes, char **copy);
 const char *amos_device_constants(const struct amos_device *); // copy of amos_model.constants
 // Starts a row of the entry; wait: until all that were started are done.
 int amos_device_launch(struct amos_device *, const struct amos_entry *, const struct amos_kernel *,
                        char *const *buf);
 int amos_device_wait(struct amos_device *);
+// amos.begin and amos.end: start a run of an entry, with its inputs copied to the device before and
+// its small outputs copied back after, and wait for the run of the set of buffers in use.
+int amos_device_begin(const struct amos_run *, const struct amos_entry *);
+int amos_device_end(struct amos *);
 const char *amos_device_name(const struct amos_device *);
 
 #endif

@@ -16,6 +16,7 @@ enum { // numbers of both libraries
 	ATTACH_GLOBAL = 1,        // of managed memory
 	HOST_PORTABLE = 1,
 	STREAM_NON_BLOCKING = 1,
+	EVENT_WITHOUT_TIME = 2,
 	JIT_ERROR_LOG = 5,
 	JIT_ERROR_LOG_BYTES = 6,
 };
@@ -67,7 +68,9 @@ static const struct maker amd = {
 
 struct gpu {
 	const struct maker *maker;
-	void *library, *context, *stream, *module;
+	void *library, *context, *module;
+	void *stream, *copies;              // of launches and downloads; of uploads
+	void *uploaded, *marks[AMOS_MARKS]; // events
 	int device;
 	char name[256];
 #define F(field, cuda, hip, arguments) int(*field) arguments;
@@ -118,6 +121,19 @@ static int find_functions(struct gpu *d)
 	return AMOS_DONE;
 }
 
+static int make_streams(struct gpu *d)
+{
+	enter(d);
+	int error = d->stream_create(&d->stream, STREAM_NON_BLOCKING);
+	if (!error)
+		error = d->stream_create(&d->copies, STREAM_NON_BLOCKING);
+	if (!error)
+		error = d->event_create(&d->uploaded, EVENT_WITHOUT_TIME);
+	for (int k = 0; k < AMOS_MARKS && !error; k++)
+		error = d->event_create(&d->marks[k], EVENT_WITHOUT_TIME);
+	return leave(d, error) ? failed(d, error, "make streams") : AMOS_DONE;
+}
+
 static int open_device(struct gpu *d)
 {
 	int status = find_functions(d), count = 0;
@@ -137,11 +153,7 @@ static int open_device(struct gpu *d)
 		                 d->name);
 	if (!error)
 		error = d->retain(&d->context, d->device);
-	if (error)
-		return failed(d, error, "open it");
-	enter(d);
-	error = leave(d, d->stream_create(&d->stream, STREAM_NON_BLOCKING));
-	return error ? failed(d, error, "make a stream") : AMOS_DONE;
+	return error ? failed(d, error, "open it") : make_streams(d);
 }
 
 static void gpu_close(void *device)
@@ -151,6 +163,13 @@ static void gpu_close(void *device)
 		enter(d);
 		if (d->module)
 			d->module_unload(d->module);
+		for (int k = 0; k < AMOS_MARKS; k++)
+			if (d->marks[k])
+				d->event_destroy(d->marks[k]);
+		if (d->uploaded)
+			d->event_destroy(d->uploaded);
+		if (d->copies)
+			d->stream_destroy(d->copies);
 		if (d->stream)
 			d->stream_destroy(d->stream);
 		leave(d, 0);
@@ -200,8 +219,9 @@ static void *gpu_allocate(void *device, enum amos_sharing sharing, int64_t bytes
 	uint64_t address = 0;
 	void *host = NULL;
 	enter(d);
-	leave(d, sharing == AMOS_HOST
-	             ? d->allocate_host(&host, (size_t)bytes, HOST_PORTABLE)
+	leave(d, sharing == AMOS_HOST ? d->allocate_host(&host, (size_t)bytes, HOST_PORTABLE)
+	         : sharing == AMOS_DEVICE
+	             ? d->allocate_device(&address, (size_t)bytes)
 	             : d->allocate_managed(&address, (size_t)bytes, ATTACH_GLOBAL));
 	return host ? host : (void *)(uintptr_t)address;
 }
@@ -210,10 +230,12 @@ static void gpu_release(void *device, enum amos_sharing sharing, void *memory)
 {
 	struct gpu *d = device;
 	enter(d);
+	d->synchronize(d->copies);
+	d->synchronize(d->stream);
 	if (sharing == AMOS_HOST)
 		d->free_host(memory);
 	else
-		d->free_managed((uintptr_t)memory);
+		d->free_device((uintptr_t)memory);
 	leave(d, 0);
 }
 
@@ -290,7 +312,53 @@ static int gpu_wait(void *device)
 {
 	struct gpu *d = device;
 	enter(d);
-	int error = leave(d, d->synchronize(d->stream));
+	int error = d->synchronize(d->copies);
+	if (!error)
+		error = d->synchronize(d->stream);
+	return leave(d, error) ? failed(d, error, "run the kernels") : AMOS_DONE;
+}
+
+// ---- copies ---------------------------------------------------------------------------
+
+static int gpu_upload(void *device, void *to, const void *from, int64_t bytes)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->upload((uintptr_t)to, from, (size_t)bytes, d->copies));
+	return error ? failed(d, error, "copy a batch") : AMOS_DONE;
+}
+
+static int gpu_join(void *device)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = d->event_record(d->uploaded, d->copies);
+	if (!error)
+		error = d->stream_wait(d->stream, d->uploaded, 0);
+	return leave(d, error) ? failed(d, error, "wait for a batch") : AMOS_DONE;
+}
+
+static int gpu_download(void *device, void *to, const void *from, int64_t bytes)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->download(to, (uintptr_t)from, (size_t)bytes, d->stream));
+	return error ? failed(d, error, "copy results") : AMOS_DONE;
+}
+
+static int gpu_mark(void *device, int64_t mark)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->event_record(d->marks[mark], d->stream));
+	return error ? failed(d, error, "start the kernels") : AMOS_DONE;
+}
+
+static int gpu_reach(void *device, int64_t mark)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->event_synchronize(d->marks[mark]));
 	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
 }
 
@@ -298,6 +366,8 @@ static int gpu_wait(void *device)
 	{                                                                                          \
 		.name = #maker, .open = maker##_open, .close = gpu_close,                          \
 		.describe = gpu_describe, .allocate = gpu_allocate, .release = gpu_release,        \
-		.build = gpu_build, .find = gpu_find, .launch = gpu_launch, .wait = gpu_wait       \
+		.build = gpu_build, .find = gpu_find, .launch = gpu_launch, .wait = gpu_wait,      \
+		.upload = gpu_upload, .download = gpu_download, .join = gpu_join,                  \
+		.mark = gpu_mark, .reach = gpu_reach                                               \
 	}
 const struct amos_driver amos_cuda = DRIVER(cuda), amos_hip = DRIVER(hip);

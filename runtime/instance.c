@@ -54,21 +54,39 @@ int amos_launch(const struct amos_run *run, const struct amos_kernel *k, char *c
 	return AMOS_DONE;
 }
 
-static char *const *chosen(char **to, char *const *own, void *const *given, int64_t n)
+// ---- buffers of a batch ---------------------------------------------------------------
+
+void amos_use_batch(struct amos *m, int64_t number)
+{
+	m->in_use = number % m->batches;
+}
+
+// Returns the buffer that the set in use has in place of `first`, that of the first set; `device`:
+// the device's copy. Large outputs are in no set.
+static char *buffer(const struct amos *m, char *first, bool device)
+{
+	uintptr_t offset = (uintptr_t)first - (uintptr_t)m->batch;
+	char *sets = device && m->device_batch ? m->device_batch : m->batch;
+	bool in_set = offset < (uintptr_t)m->batch_bytes;
+	return in_set ? sets + m->in_use * m->batch_bytes + offset : first;
+}
+
+static char *const *chosen(const struct amos *m, char **to, char *const *own, void *const *given,
+                           int64_t n, bool device)
 {
 	for (int64_t i = 0; i < n; i++)
-		to[i] = given && given[i] ? given[i] : own[i];
+		to[i] = given && given[i] ? given[i] : buffer(m, own[i], device);
 	return to;
 }
 
 // ---- outputs of data-dependent size ---------------------------------------------------
 
-static void run_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
+// `shape`: contents of the output that holds the shape.
+static void run_shape(const struct amos_out *out, const void *shape, int64_t *dim)
 {
-	const int64_t *shape =
-	    out->shape_output ? (const int64_t *)outputs[out->shape_output - 1] : out->dim;
+	const int64_t *of = out->shape_output ? shape : out->dim;
 	for (int64_t a = 0; a < out->rank; a++)
-		dim[a] = shape[a] < 0 ? 0 : shape[a] < out->dim[a] ? shape[a] : out->dim[a];
+		dim[a] = of[a] < 0 ? 0 : of[a] < out->dim[a] ? of[a] : out->dim[a];
 }
 
 // Moves the valid elements to the front, one row of the last axis at a time.
@@ -89,44 +107,65 @@ static void pack(const struct amos_out *out, const int64_t *dim, char *at)
 	}
 }
 
-int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
-              void *const *outputs)
+// ---- calls ----------------------------------------------------------------------------
+
+static char *const *outputs_for(const struct amos *m, const struct amos_entry *entry,
+                                void *const *given, bool device)
 {
-	int64_t first = m->first_out[entry - m->model->entries];
+	char *const *own = m->outputs + m->first_out[entry - m->model->entries];
+	return chosen(m, m->given_outputs, own, given, entry->nouts, device);
+}
+
+int amos_begin(struct amos *m, const struct amos_entry *entry, void *const *inputs,
+               void *const *outputs)
+{
 	struct amos_run run = {
 	    .params = m->params,
 	    .state = m->state,
 	    .gradients = m->gradients,
 	    .scratch = m->scratch,
-	    .inputs = chosen(m->given_inputs, m->inputs, inputs, m->ninputs),
-	    .outputs = chosen(m->given_outputs, m->outputs + first, outputs, entry->nouts),
+	    .inputs = chosen(m, m->given_inputs, m->inputs, inputs, m->ninputs, true),
+	    .outputs = outputs_for(m, entry, outputs, true),
 	    .constants = m->constants,
 	    .launch = m->launch,
 	    .wait = m->wait,
 	    .own = m,
 	};
 	m->entry = entry;
+	if (m->begin) // the driver says why it fails
+		return m->begin(&run, entry);
 	int status = amos_run_entry(&run, entry);
-	if (m->wait && !status)
-		status = m->wait(&run);
-	if (m->wait && status) // the driver said why
-		return status;
+	return status ? amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
+	                          m->model->name, status)
+	              : AMOS_DONE;
+}
+
+int amos_end(struct amos *m, const struct amos_entry *entry, void *const *given)
+{
+	int status = m->end ? m->end(m) : AMOS_DONE;
 	if (status)
-		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
-		                 m->model->name, status);
+		return status;
+	char *const *outputs = outputs_for(m, entry, given, false);
 	for (int64_t i = 0; i < entry->nouts; i++) {
 		const struct amos_out *out = &entry->outs[i];
-		const int64_t *index = (const int64_t *)run.outputs[i];
+		const int64_t *index = (const int64_t *)outputs[i];
 		int64_t dim[10];
 		if (out->check && *index)
 			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
 			                 out->check, (long long)(*index == INT64_MIN ? 0 : *index));
 		if (!out->shape_output || !out->rank)
 			continue;
-		run_shape(out, run.outputs, dim);
-		pack(out, dim, run.outputs[i]);
+		run_shape(out, outputs[out->shape_output - 1], dim);
+		pack(out, dim, outputs[i]);
 	}
 	return AMOS_DONE;
+}
+
+int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
+              void *const *outputs)
+{
+	int status = amos_begin(m, entry, inputs, outputs);
+	return status ? status : amos_end(m, entry, outputs);
 }
 
 // ---- addresses of slots and outputs ---------------------------------------------------
@@ -134,7 +173,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 void *amos_slot_bytes(const struct amos *m, int64_t slot)
 {
 	const struct amos_slot *s = &m->model->slots[slot];
-	return s->kind == AMOS_SLOT_INPUT      ? m->inputs[s->offset]
+	return s->kind == AMOS_SLOT_INPUT      ? buffer(m, m->inputs[s->offset], false)
 	       : s->kind == AMOS_SLOT_STATE    ? m->state + s->offset
 	       : s->kind == AMOS_SLOT_GRADIENT ? m->gradients + s->offset
 	                                       : m->params + s->offset;
@@ -142,12 +181,13 @@ void *amos_slot_bytes(const struct amos *m, int64_t slot)
 
 void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
-	return m->outputs[m->first_out[entry - m->model->entries] + out];
+	return buffer(m, m->outputs[m->first_out[entry - m->model->entries] + out], false);
 }
 
 void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_t out, int64_t *dim)
 {
-	run_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
+	const struct amos_out *o = &entry->outs[out];
+	run_shape(o, o->shape_output ? amos_out_bytes(m, entry, o->shape_output - 1) : NULL, dim);
 }
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
@@ -191,33 +231,46 @@ static void *take_table(struct block *b, int64_t count, size_t size)
 	return take(b, count * (int64_t)size, _Alignof(int64_t));
 }
 
-// Lays out inputs and outputs.
-static void lay_batch(struct amos *m, struct block *b)
+// Lays out the small outputs, or the others. Those of an entry follow each other.
+static void lay_outputs(struct amos *m, struct block *b, bool small)
 {
-	const struct amos_model *model = m->model;
 	int64_t number = 0;
-	for (int64_t i = 0; i < model->nslots; i++) {
-		const struct amos_slot *s = &model->slots[i];
-		char *at = s->kind == AMOS_SLOT_INPUT ? take(b, s->bytes, AMOS_LINE) : NULL;
-		if (at)
-			m->inputs[s->offset] = at;
-	}
-	for (int64_t e = 0; e < model->nentries; e++) {
-		const struct amos_entry *entry = &model->entries[e];
+	for (int64_t e = 0; e < m->model->nentries; e++) {
+		const struct amos_entry *entry = &m->model->entries[e];
 		if (b->at)
 			m->first_out[e] = number;
 		for (int64_t i = 0; i < entry->nouts; i++, number++) {
-			char *at = take(b, entry->outs[i].bytes, AMOS_LINE);
+			int64_t bytes = entry->outs[i].bytes;
+			bool here = (bytes <= AMOS_SMALL) == small;
+			char *at = here ? take(b, bytes, AMOS_LINE) : NULL;
 			if (at)
 				m->outputs[number] = at;
 		}
 	}
 }
 
-int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align)
+// Lays out the sets of buffers.
+static void lay_batches(struct amos *m, struct block *b, int64_t align)
 {
 	const struct amos_model *model = m->model;
-	struct block b = {memory, sizeof *m}, own = {blocks, 0}, *large = blocks ? &own : &b;
+	int64_t begin = amos_round_up(b->used, align);
+	m->batch = take(b, 0, align);
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		char *at = s->kind == AMOS_SLOT_INPUT ? take(b, s->bytes, AMOS_LINE) : NULL;
+		if (at)
+			m->inputs[s->offset] = at;
+	}
+	lay_outputs(m, b, true);
+	m->batch_bytes = amos_round_up(b->used - begin, AMOS_LINE);
+	b->used = begin + m->batches * m->batch_bytes;
+}
+
+int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, char *batch, int64_t align)
+{
+	const struct amos_model *model = m->model;
+	struct block b = {memory, sizeof *m}, own = {blocks, 0}, *large = blocks ? &own : &b,
+	             sets = {batch, 0};
 	int64_t ninputs = 0, outs = 0, most = 0, scratch = 0,
 	        pads = amos_round_up(model->local, AMOS_LINE) * m->threads;
 	for (int64_t i = 0; i < model->nslots; i++)
@@ -242,13 +295,14 @@ int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, int64_t align)
 	m->state = take(large, model->state, align);
 	m->scratch = take(large, scratch, align);
 	m->local = take(large, pads, align);
-	int64_t batch = amos_round_up(large->used, align);
-	large->used = batch;
-	lay_batch(m, large);
-	batch = large->used - batch;
+	int64_t begin = amos_round_up(large->used, align);
+	large->used = begin;
+	lay_batches(m, batch ? &sets : large, align);
+	lay_outputs(m, large, false);
+	int64_t of_batch = large->used - begin + sets.used;
 	m->memory = (struct amos_memory){
 	    model->params, model->state, scratch,
-	    pads,          batch,        model->params + model->state + scratch + pads + batch};
+	    pads,          of_batch,     model->params + model->state + scratch + pads + of_batch};
 	// Gradients come last and do not count: only some programs touch them.
 	m->gradients = take(large, model->gradients, align);
 	return amos_round_up(large->used, align);
@@ -284,6 +338,7 @@ int amos_prepare(struct amos *m, const struct amos_model *model, const struct am
 	model = amos_best(model);
 	*m = (struct amos){.model = model,
 	                   .threads = 1,
+	                   .batches = 1,
 	                   .constants = model->constants,
 	                   .launch = amos_launch,
 	                   .parallel_for = setup->parallel_for,
@@ -313,9 +368,12 @@ void amos_fill(struct amos *m, const struct amos_setup *setup)
 		if (from && s->kind != AMOS_SLOT_INPUT)
 			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
 	}
-	int64_t slot = amos_find_slot(model, "amos.seed");
-	if (slot >= 0)
-		memcpy(amos_slot_bytes(m, slot), &setup->seed, sizeof setup->seed);
+	int64_t seed = amos_find_slot(model, "amos.seed"),
+	        left = amos_find_slot(model, "amos.left");
+	if (seed >= 0)
+		memcpy(amos_slot_bytes(m, seed), &setup->seed, sizeof setup->seed);
+	if (left >= 0)
+		memcpy(&m->more, amos_slot_bytes(m, left), sizeof m->more);
 }
 
 // ---- open in the caller's memory --------------------------------------------------------
@@ -342,7 +400,7 @@ int64_t amos_instance_bytes(const struct amos_model *model, const struct amos_se
 	struct amos_setup all;
 	struct amos m;
 	int status = prepare_in("amos_instance_bytes", model, setup, &all, &m);
-	return status ? -1 : amos_lay_out(&m, NULL, NULL, AMOS_LINE);
+	return status ? -1 : amos_lay_out(&m, NULL, NULL, NULL, AMOS_LINE);
 }
 
 int amos_open_in(const struct amos_model *model, const struct amos_setup *setup, void *memory,
@@ -354,7 +412,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	int status = prepare_in("amos_open_in", model, setup, &all, &m);
 	if (status)
 		return status;
-	int64_t needed = amos_lay_out(&m, NULL, NULL, AMOS_LINE);
+	int64_t needed = amos_lay_out(&m, NULL, NULL, NULL, AMOS_LINE);
 	if (bytes < needed)
 		return amos_fail(AMOS_INPUT, "%s: expected a block of %lld bytes, found %lld",
 		                 model->name, (long long)needed, (long long)bytes);
@@ -366,7 +424,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	memset(memory, 0, (size_t)needed);
 	*to = memory;
 	**to = m;
-	amos_lay_out(*to, memory, NULL, AMOS_LINE);
+	amos_lay_out(*to, memory, NULL, NULL, AMOS_LINE);
 	amos_fill(*to, &all);
 	return AMOS_DONE;
 }

@@ -16,12 +16,14 @@ enum { // numbers of the specification
 	DEVICE_EXTENSIONS = 0x1030,
 	DEVICE_IL_VERSION = 0x105B,
 	DEVICE_HOST_MEMORY = 0x4190,
+	DEVICE_OWN_MEMORY = 0x4191,
 	DEVICE_SHARED_MEMORY = 0x4192,
 	TYPE_GPU = 4,
 	CORRECTLY_ROUNDED = 1 << 7, // quotients and roots of f32
 	PROGRAM_BUILD_LOG = 0x1183,
 	KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
 	KERNEL_INDIRECT_HOST_ACCESS = 0x4200,
+	KERNEL_INDIRECT_DEVICE_ACCESS = 0x4201,
 	KERNEL_INDIRECT_SHARED_ACCESS = 0x4202,
 	PLATFORM = 0x1084, // property of a context
 };
@@ -29,7 +31,9 @@ static const uint64_t ANY_TYPE = 0xFFFFFFFF;
 #define LIBRARY "libOpenCL.so.1"
 
 struct opencl {
-	void *library, *platform, *device, *context, *queue, *program;
+	void *library, *platform, *device, *context, *program;
+	void *queue, *copies;    // of launches and downloads; of uploads
+	void *marks[AMOS_MARKS]; // events
 	char name[256];
 	void **kernels;
 	size_t count, room; // of them
@@ -95,6 +99,7 @@ static const char *missing(const struct opencl *d, void *device)
 		return "SPIR-V";
 	if (!has(d, device, DEVICE_EXTENSIONS, "cl_intel_unified_shared_memory") ||
 	    !(number_of(d, device, DEVICE_HOST_MEMORY) & 1) ||
+	    !(number_of(d, device, DEVICE_OWN_MEMORY) & 1) ||
 	    !(number_of(d, device, DEVICE_SHARED_MEMORY) & 1))
 		return "memory shared with the host (cl_intel_unified_shared_memory)";
 	return NULL;
@@ -184,7 +189,10 @@ static int open_device(struct opencl *d)
 	if (!d->context)
 		return failed(d, error, "open it");
 	d->queue = d->clCreateCommandQueueWithProperties(d->context, d->device, NULL, &error);
-	return d->queue ? AMOS_DONE : failed(d, error, "make a queue");
+	if (d->queue)
+		d->copies =
+		    d->clCreateCommandQueueWithProperties(d->context, d->device, NULL, &error);
+	return d->copies ? AMOS_DONE : failed(d, error, "make queues");
 }
 
 static void opencl_close(void *device)
@@ -194,6 +202,11 @@ static void opencl_close(void *device)
 		d->clReleaseKernel(d->kernels[k]);
 	if (d->program)
 		d->clReleaseProgram(d->program);
+	for (int k = 0; k < AMOS_MARKS; k++)
+		if (d->marks[k])
+			d->clReleaseEvent(d->marks[k]);
+	if (d->copies)
+		d->clReleaseCommandQueue(d->copies);
 	if (d->queue)
 		d->clReleaseCommandQueue(d->queue);
 	if (d->context)
@@ -233,8 +246,9 @@ static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t by
 	struct opencl *d = device;
 	size_t size = (size_t)bytes;
 	int32_t error;
-	return sharing == AMOS_HOST
-	           ? d->clHostMemAllocINTEL(d->context, NULL, size, 0, &error)
+	return sharing == AMOS_HOST ? d->clHostMemAllocINTEL(d->context, NULL, size, 0, &error)
+	       : sharing == AMOS_DEVICE
+	           ? d->clDeviceMemAllocINTEL(d->context, d->device, NULL, size, 0, &error)
 	           : d->clSharedMemAllocINTEL(d->context, d->device, NULL, size, 0, &error);
 }
 
@@ -304,6 +318,9 @@ static int opencl_build(void *device, const void *code, int64_t bytes)
 static int opencl_find(void *device, const char *function, void **kernel, int64_t *threads)
 {
 	struct opencl *d = device;
+	static const uint32_t memory[] = {KERNEL_INDIRECT_HOST_ACCESS,
+	                                  KERNEL_INDIRECT_DEVICE_ACCESS,
+	                                  KERNEL_INDIRECT_SHARED_ACCESS};
 	int32_t error = 0;
 	uint32_t yes = 1;
 	size_t size[3] = {0};
@@ -316,12 +333,8 @@ static int opencl_find(void *device, const char *function, void **kernel, int64_
 	if (!error)
 		error = d->clGetKernelWorkGroupInfo(
 		    *kernel, d->device, KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof size, size, NULL);
-	if (!error)
-		error =
-		    d->clSetKernelExecInfo(*kernel, KERNEL_INDIRECT_HOST_ACCESS, sizeof yes, &yes);
-	if (!error)
-		error = d->clSetKernelExecInfo(*kernel, KERNEL_INDIRECT_SHARED_ACCESS, sizeof yes,
-		                               &yes);
+	for (int k = 0; k < COUNT(memory) && !error; k++)
+		error = d->clSetKernelExecInfo(*kernel, memory[k], sizeof yes, &yes);
 	*threads = (int64_t)size[0];
 	return error ? failed(d, error, "prepare a kernel") : AMOS_DONE;
 }
@@ -343,7 +356,60 @@ static int opencl_launch(void *device, void *kernel, const uint64_t *table, int6
 static int opencl_wait(void *device)
 {
 	struct opencl *d = device;
-	int32_t error = d->clFinish(d->queue);
+	int32_t error = d->clFinish(d->copies);
+	if (!error)
+		error = d->clFinish(d->queue);
+	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
+}
+
+// ---- copies ---------------------------------------------------------------------------
+
+static int opencl_upload(void *device, void *to, const void *from, int64_t bytes)
+{
+	struct opencl *d = device;
+	int32_t error =
+	    d->clEnqueueMemcpyINTEL(d->copies, 0, to, from, (size_t)bytes, 0, NULL, NULL);
+	return error ? failed(d, error, "copy a batch") : AMOS_DONE;
+}
+
+static int opencl_join(void *device)
+{
+	struct opencl *d = device;
+	void *uploaded = NULL;
+	int32_t error = d->clEnqueueMarkerWithWaitList(d->copies, 0, NULL, &uploaded);
+	if (!error)
+		error = d->clFlush(d->copies);
+	if (!error)
+		error = d->clEnqueueBarrierWithWaitList(d->queue, 1, &uploaded, NULL);
+	if (uploaded)
+		d->clReleaseEvent(uploaded);
+	return error ? failed(d, error, "wait for a batch") : AMOS_DONE;
+}
+
+static int opencl_download(void *device, void *to, const void *from, int64_t bytes)
+{
+	struct opencl *d = device;
+	int32_t error =
+	    d->clEnqueueMemcpyINTEL(d->queue, 0, to, from, (size_t)bytes, 0, NULL, NULL);
+	return error ? failed(d, error, "copy results") : AMOS_DONE;
+}
+
+static int opencl_mark(void *device, int64_t mark)
+{
+	struct opencl *d = device;
+	if (d->marks[mark])
+		d->clReleaseEvent(d->marks[mark]);
+	d->marks[mark] = NULL;
+	int32_t error = d->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &d->marks[mark]);
+	if (!error)
+		error = d->clFlush(d->queue);
+	return error ? failed(d, error, "start the kernels") : AMOS_DONE;
+}
+
+static int opencl_reach(void *device, int64_t mark)
+{
+	struct opencl *d = device;
+	int32_t error = d->clWaitForEvents(1, &d->marks[mark]);
 	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
 }
 
@@ -356,4 +422,9 @@ const struct amos_driver amos_opencl = {.name = "opencl",
                                         .build = opencl_build,
                                         .find = opencl_find,
                                         .launch = opencl_launch,
-                                        .wait = opencl_wait};
+                                        .wait = opencl_wait,
+                                        .upload = opencl_upload,
+                                        .download = opencl_download,
+                                        .join = opencl_join,
+                                        .mark = opencl_mark,
+                                        .reach = opencl_reach};

@@ -1,6 +1,7 @@
 // train.c: runs the training loop: batches, evaluations, checkpoints and the log.
 // Invariant: the loop allocates nothing. Its position is (parameters, state, number of the batch),
 // which a checkpoint holds completely, so a resumed run is bit-identical.
+// A device may compute a batch while the next one is filled, copied and started: amos.batches.
 #include "rt.h"
 #include <errno.h>
 #include <math.h>
@@ -10,17 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
+struct batch { // that was started
+	const struct amos_entry *entry;
+	bool last, shows, evaluates, saves; // what follows when it is done
+};
+
 struct training {
 	struct amos *m;
 	struct amos_data *data;
 	const struct amos_options *options;
 	const struct amos_entry *entry,
-	    *gather;                  // gather: NULL, or the entry for batches without an update
-	int64_t loss;                 // loss output of both; -1: none
-	int64_t step_slot, left_slot; // amos.step, amos.left; -1: a batch is a step
-	int64_t more;                 // batches of an update after its first
-	int64_t steps, runs;          // limits
-	int64_t epoch;                // epoch of the last batch
+	    *gather;           // gather: NULL, or the entry for batches without an update
+	int64_t loss;          // loss output of both; -1: none
+	int64_t steps, runs;   // limits
+	struct batch batch[2]; // by number, modulo 2
+	int64_t started_runs, started_steps; // batches started, and updates that they make
+	int64_t left;  // batches to start before the next that makes an update
+	int64_t epoch; // of the last update that was started
 	const char *dir;
 	char *last, *best, *identity;
 	int folder; // descriptor of `dir`, locked; -1: none
@@ -115,6 +122,7 @@ static void show_progress(struct training *t)
 	t->now.eval_loss = isfinite(t->point.held.loss) ? t->point.held.loss : NAN;
 	t->now.eval_accuracy = t->point.held.accuracy;
 	t->now.seconds = amos_now() - t->begin_time;
+	amos_use_batch(t->m, 0);
 	t->stopped = training->progress(training->context, &t->now) != 0;
 }
 
@@ -159,45 +167,13 @@ static int evaluate(struct training *t)
 
 // ---- the loop -------------------------------------------------------------------------
 
-static int64_t counter(const struct training *t, int64_t slot)
+// Returns the batches before the one that makes the next update.
+static int64_t batches_left(const struct training *t)
 {
-	int64_t count;
-	memcpy(&count, amos_slot_bytes(t->m, slot), sizeof count);
-	return count;
-}
-
-// Runs one batch. The model counts the updates itself: with --accumulate, several batches make one.
-static int run_batch(struct training *t)
-{
-	struct amos_position *at = &t->point;
-	const struct amos_entry *entry =
-	    t->gather && counter(t, t->left_slot) > 0 ? t->gather : t->entry;
-	int status = amos_data_train(t->data, t->m, at->run);
-	if (!status)
-		status = amos_call(t->m, entry, NULL, NULL);
-	if (status)
-		return status;
-	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
-	if (!isfinite(loss))
-		return amos_fail(AMOS_INPUT,
-		                 "step %lld: the loss is %g, so training stopped%s%s%s" HELP
-		                 "try a smaller --xi (--rate for other optimizers) or a longer "
-		                 "--warmup, and check the data for very large values",
-		                 (long long)at->step + 1, loss,
-		                 t->dir ? "; the checkpoints in " : "", t->dir ? t->dir : "",
-		                 t->dir ? " are kept" : "");
-	amos_mean_add(&at->losses, t->m, entry, "loss", 1);
-	amos_mean_add(&at->accuracies, t->m, entry, "accuracy", 1);
-	if (at->step >= last_step(t) - last_step(t) / 10)
-		amos_mean_add(&t->ending, t->m, entry, "loss", 1);
-	at->run++;
-	at->step = t->step_slot < 0 ? at->run : counter(t, t->step_slot);
-	return AMOS_DONE;
-}
-
-static bool ended(const struct training *t)
-{
-	return t->point.step >= t->steps || t->point.run >= t->runs;
+	int64_t slot = amos_find_slot(t->m->model, "amos.left"), left = 0;
+	if (slot >= 0)
+		memcpy(&left, amos_slot_bytes(t->m, slot), sizeof left);
+	return left;
 }
 
 static bool due(int64_t step, int64_t every)
@@ -211,11 +187,90 @@ static bool holds_out(const struct training *t)
 	return amos_data_held_out(t->data) && amos_find_entry(t->m->model, "eval");
 }
 
-// Does what is due after an update: progress, log, evaluation, checkpoint.
-static int after_step(struct training *t)
+static bool ends(const struct training *t, int64_t step, int64_t run)
+{
+	return step >= t->steps || run >= t->runs;
+}
+
+static bool ended(const struct training *t)
+{
+	return ends(t, t->point.step, t->point.run);
+}
+
+// Decides what follows the batch that is to start.
+static struct batch next_batch(struct training *t)
 {
 	enum { SAVE_SECONDS = 600 };
 	const struct amos_options *o = t->options;
+	struct batch b = {.entry = t->gather && t->left > 0 ? t->gather : t->entry};
+	int64_t run = t->started_runs + 1, step = t->started_steps + (b.entry == t->entry);
+	b.last = ends(t, step, run);
+	if (b.entry != t->entry)
+		return b;
+	b.shows = b.last || due(step, o->log_every > 0 ? o->log_every : 1);
+	// --eval-every selects updates; without it, each epoch ends with an evaluation.
+	int64_t before = t->epoch;
+	t->epoch = run / amos_data_batches(t->data);
+	bool evaluates = o->eval_every < 0 ? t->epoch != before : due(step, o->eval_every);
+	b.evaluates = evaluates && holds_out(t);
+	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
+	b.saves = !b.last && (late || due(step, o->save_every));
+	return b;
+}
+
+// Starts a batch. The model counts the updates as is done here: with --accumulate, several batches
+// make one.
+static int start_batch(struct training *t)
+{
+	struct batch b = next_batch(t);
+	t->batch[t->started_runs % COUNT(t->batch)] = b;
+	amos_use_batch(t->m, t->started_runs);
+	int status = amos_data_train(t->data, t->m, t->started_runs);
+	if (!status)
+		status = amos_begin(t->m, b.entry, NULL, NULL);
+	t->left = b.entry == t->gather ? t->left - 1 : t->m->more;
+	t->started_runs++;
+	t->started_steps += b.entry == t->entry;
+	return status;
+}
+
+// True if the batch after one that was started may start before that is done: nothing in between
+// reads or changes the model.
+static bool may_overlap(const struct training *t, const struct batch *b)
+{
+	bool asks = b->shows && t->training && t->training->progress;
+	return t->m->batches > 1 && !b->last && !b->evaluates && !b->saves && !asks && !stopping(t);
+}
+
+// Waits for the first batch that was started and takes its losses.
+static int end_batch(struct training *t, const struct batch *b)
+{
+	struct amos_position *at = &t->point;
+	amos_use_batch(t->m, at->run);
+	int status = amos_end(t->m, b->entry, NULL);
+	if (status)
+		return status;
+	double loss = t->loss >= 0 ? amos_out_number(t->m, b->entry, t->loss) : 0;
+	if (!isfinite(loss))
+		return amos_fail(AMOS_INPUT,
+		                 "step %lld: the loss is %g, so training stopped%s%s%s" HELP
+		                 "try a smaller --xi (--rate for other optimizers) or a longer "
+		                 "--warmup, and check the data for very large values",
+		                 (long long)at->step + 1, loss,
+		                 t->dir ? "; the checkpoints in " : "", t->dir ? t->dir : "",
+		                 t->dir ? " are kept" : "");
+	amos_mean_add(&at->losses, t->m, b->entry, "loss", 1);
+	amos_mean_add(&at->accuracies, t->m, b->entry, "accuracy", 1);
+	if (at->step >= last_step(t) - last_step(t) / 10)
+		amos_mean_add(&t->ending, t->m, b->entry, "loss", 1);
+	at->run++;
+	at->step += b->entry == t->entry;
+	return AMOS_DONE;
+}
+
+// Does what follows an update: progress, log, evaluation, checkpoint.
+static int after_step(struct training *t, const struct batch *b)
+{
 	const struct amos_data *data = t->data;
 	struct amos_position *at = &t->point;
 	double samples = (double)data->batch, tokens = samples * (double)data->window;
@@ -225,10 +280,9 @@ static int after_step(struct training *t)
 	double part = (double)(steps - at->step) / (double)at->step;
 	amos_progress(&t->log, at->step, steps, amos_mean(&at->losses),
 	              passed > 0 ? runs * tokens / passed : 0, data->stream ? "tokens" : "samples",
-	              passed / runs * (double)at->run * part, ended(t));
+	              passed / runs * (double)at->run * part, b->last);
 	int status = AMOS_DONE;
-	bool shows = ended(t) || due(at->step, o->log_every > 0 ? o->log_every : 1);
-	if (shows) {
+	if (b->shows) {
 		double since = now - t->line_time;
 		double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
 		t->result->loss = amos_mean(&at->losses);
@@ -249,34 +303,43 @@ static int after_step(struct training *t)
 		t->line_run = at->run;
 		status = amos_log_line(&t->log, at->step, COUNT(figures), figures);
 	}
-	// --eval-every selects updates; without it, each epoch ends with an evaluation.
-	int64_t before = t->epoch;
-	t->epoch = at->run / amos_data_batches(data);
-	bool evaluates = o->eval_every < 0 ? t->epoch != before : due(at->step, o->eval_every);
-	if (!status && evaluates && holds_out(t))
+	if (!status && b->evaluates)
 		status = evaluate(t);
-	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
-	if (!status && !ended(t) && (late || due(at->step, o->save_every)))
+	if (!status && b->saves)
 		status = save_last(t);
-	if (!status && shows && !ended(t))
+	if (!status && b->shows && !b->last)
 		show_progress(t);
 	return status;
+}
+
+// Completes the first batch that was started, after it has started the next one if it may.
+static int complete_batch(struct training *t)
+{
+	const struct batch *b = &t->batch[t->point.run % COUNT(t->batch)];
+	int status = may_overlap(t, b) ? start_batch(t) : AMOS_DONE;
+	if (!status)
+		status = end_batch(t, b);
+	return status || b->entry != t->entry ? status : after_step(t, b);
 }
 
 static int loop(struct training *t)
 {
 	t->begin_time = t->line_time = t->save_time = amos_now();
-	t->begin_run = t->line_run = t->point.run;
+	t->begin_run = t->line_run = t->started_runs = t->point.run;
+	t->started_steps = t->point.step;
+	t->left = batches_left(t);
 	t->epoch = t->point.run / amos_data_batches(t->data);
 	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
-	while (!status && !stopping(t) && !ended(t)) {
-		int64_t step = t->point.step;
-		status = run_batch(t);
-		if (!status && t->point.step != step)
-			status = after_step(t);
+	while (!status && (t->started_runs > t->point.run || (!stopping(t) && !ended(t)))) {
+		if (t->started_runs == t->point.run)
+			status = start_batch(t);
+		if (!status)
+			status = complete_batch(t);
 	}
+	int settled = status ? amos_settle(t->m) : AMOS_DONE;
+	amos_use_batch(t->m, 0);
 	if (status)
-		return status;
+		return settled ? settled : status;
 	t->result->stopped = stopping(t);
 	if (!stopping(t) && holds_out(t) && t->point.held.step != t->point.step)
 		status = evaluate(t);
@@ -356,20 +419,18 @@ static int prepare(struct training *t)
 		                 "--eval-every: no data are held out to evaluate on" HELP
 		                 "give --split 0.9");
 	t->loss = amos_find_output(t->entry, "loss");
-	t->step_slot = amos_find_slot(model, "amos.step");
-	t->left_slot = amos_find_slot(model, "amos.left");
-	t->gather = t->left_slot < 0 ? NULL : amos_find_entry(model, "gather");
+	t->gather = amos_find_entry(model, "gather");
 	double epochs = o->epochs >= 0 ? o->epochs : o->steps >= 0 ? INFINITY : 1;
 	double runs = ceil(epochs * (double)amos_data_batches(t->data));
 	t->steps = o->steps >= 0 && o->steps < most ? o->steps : INT64_MAX;
 	t->runs = runs < (double)most ? (int64_t)runs : INT64_MAX;
-	t->more = t->left_slot < 0 ? 0 : counter(t, t->left_slot);
-	if (t->more && t->more >= t->runs && !o->resume)
+	int64_t left = batches_left(t);
+	if (left && left >= t->runs && !o->resume)
 		return amos_fail(
 		    AMOS_INPUT,
 		    "--accumulate %lld: this training makes no update: it has %lld %s" HELP
 		    "accumulate fewer batches, or give --steps N or more --epochs",
-		    (long long)t->more + 1, (long long)t->runs,
+		    (long long)t->m->more + 1, (long long)t->runs,
 		    PLURAL(t->runs, "batch", "batches"));
 	return AMOS_DONE;
 }
@@ -377,12 +438,7 @@ static int prepare(struct training *t)
 // Continues from the step of the instance, as if the batches before had been drawn by amos_fit().
 static void go_on(struct training *t)
 {
-	const struct amos_slot *slots = t->m->model->slots;
-	int64_t more = 0, left = 0;
-	if (t->left_slot >= 0 && slots[t->left_slot].init) {
-		memcpy(&more, slots[t->left_slot].init, sizeof more);
-		left = counter(t, t->left_slot);
-	}
+	int64_t more = t->m->more, left = batches_left(t);
 	t->point.step = amos_steps(t->m);
 	t->point.run = t->point.step * (more + 1) + more - left;
 	t->steps += t->steps < INT64_MAX ? t->point.step : 0;
@@ -392,7 +448,8 @@ static void go_on(struct training *t)
 // Tells the model how many updates the run makes, if its step sizes depend on that.
 static int set_length(struct training *t)
 {
-	int64_t by_runs = t->runs / (t->more + 1), steps = t->steps < by_runs ? t->steps : by_runs;
+	int64_t by_runs = t->runs / (t->m->more + 1),
+	        steps = t->steps < by_runs ? t->steps : by_runs;
 	return amos_find_slot(t->m->model, "amos.steps") < 0 ? AMOS_DONE
 	                                                     : amos_set_steps(t->m, steps);
 }
@@ -420,9 +477,9 @@ static int train(struct training *t)
 	}
 	if (resumed)
 		amos_say(&t->log, "resumed after step %lld\n", (long long)t->point.step);
-	else if (t->more >= batches)
+	else if (t->m->more >= batches)
 		amos_say(&t->log, "an update takes %lld batches; an epoch has %lld\n",
-		         (long long)t->more + 1, (long long)batches);
+		         (long long)t->m->more + 1, (long long)batches);
 	status = loop(t);
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",

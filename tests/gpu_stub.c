@@ -1,14 +1,19 @@
 // gpu_stub.c: stands for libcuda.so.1 or, with -DHIP, libamdhip64.so: records and checks calls.
 // $GPU_CALLS: file of the calls, a line each; $GPU_FAIL: number of the call that fails. Objects
 // must be live and of the current context; kernels must be in the code, PTX with as many threads as
-// it says. $GPU_SM: its architecture, of a GPU of NVIDIA (86), or its number in code objects, of
-// one of AMD (any); $GPU_CODE: file of the architecture of the code that was loaded. The last line
-// tells what was not released. Kernels compute nothing.
+// it says. Work is done as late as a wait allows: until then, what it uses must be live and stay as
+// it is, other streams' work that it needs must be waited for, and the host may not touch managed
+// memory. Kernels compute nothing: the n-th copy to the host brings the float n every 64 bytes, but
+// NaN if n is $GPU_NAN. $GPU_SM: its architecture, of a GPU of NVIDIA (86), or its number in code
+// objects, of one of AMD (any); $GPU_CODE: file of the architecture of the code that was loaded.
+// The last line tells what was not released.
 #include <elf.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef HIP
 #define N(cuda, hip) hip
@@ -21,17 +26,32 @@ enum {
 	FAILURE = 999,
 	MEMORY = 2,
 	OTHER_GPU = 209,
-	BLOCK = 'b',
+	MANAGED = 'b',
+	HOST = 'h',
+	DEVICE = 'd',
 	MODULE = 'm',
 	KERNEL = 'k',
-	STREAM = 's'
+	STREAM = 's',
+	EVENT = 'e'
 };
 
 static struct object {
 	char kind, *at, *text; // text: of a module; name of a kernel
 	size_t bytes;
+	const void *stream; // of an event: it is done with the work of this
+	int number;         // up to this number
 } objects[MOST];
-static int nobjects, calls, depth, retained;
+
+static struct work { // that is not done
+	enum { LAUNCH, UPLOAD, DOWNLOAD, WAIT } kind;
+	const void *stream, *other; // other: of a wait, which is for work of this
+	int number, until;          // until: of a wait, for work up to this number
+	char *to;
+	const char *from; // of a launch: its table
+	size_t bytes;
+	unsigned sum; // of `from`
+} queue[MOST];
+static int nobjects, nqueue, calls, works, downloads, depth, retained;
 static FILE *record;
 
 static void wrong(const char *what)
@@ -64,22 +84,114 @@ static int fails(const char *name)
 	if (fails(__func__))                                                                       \
 	return error
 
-static struct object *find(char kind, const void *at)
+static struct object *is_live(char kind, const void *at)
 {
 	for (int i = nobjects; i-- > 0;)
 		if (objects[i].kind == kind && (char *)at >= objects[i].at &&
 		    (char *)at < objects[i].at + objects[i].bytes && objects[i].at)
 			return &objects[i];
-	wrong("an object that is not live");
 	return NULL;
+}
+
+static struct object *find(char kind, const void *at)
+{
+	struct object *o = is_live(kind, at);
+	if (!o)
+		wrong("an object that is not live");
+	return o;
 }
 
 static void *make(char kind, size_t bytes)
 {
 	if (!depth)
 		wrong("no current context");
-	objects[nobjects] = (struct object){kind, calloc(1, bytes), NULL, bytes};
+	char *at = kind == MANAGED ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+	                           : calloc(1, bytes);
+	objects[nobjects] = (struct object){.kind = kind, .at = at, .bytes = bytes};
 	return objects[nobjects++].at;
+}
+
+// Lets the host use managed memory, or not.
+static void open_managed(int open)
+{
+	for (int i = 0; i < nobjects; i++)
+		if (objects[i].at && objects[i].kind == MANAGED)
+			mprotect(objects[i].at, objects[i].bytes,
+			         open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+static unsigned sum_of(const char *at, size_t bytes)
+{
+	unsigned sum = 1;
+	for (size_t i = 0; i < bytes; i++)
+		sum = sum * 31 + (unsigned char)at[i];
+	return sum;
+}
+
+static void finish_work(const struct work *w)
+{
+	if (w->kind != WAIT && sum_of(w->from, w->bytes) != w->sum)
+		wrong("what a launch or copy reads has changed before it was done");
+	if (w->kind == UPLOAD)
+		memcpy(w->to, w->from, w->bytes);
+	downloads += w->kind == DOWNLOAD;
+	const char *none = getenv("GPU_NAN");
+	float number = none && downloads == atoi(none) ? NAN : (float)downloads;
+	for (size_t i = 0; w->kind == DOWNLOAD && i < w->bytes; i += 64)
+		memcpy(w->to + i, &number, sizeof number);
+}
+
+// Does the work of a stream up to a number, in order, and before it what that waits for.
+static void complete(const void *stream, int number)
+{
+	for (int i = 0; i < nqueue; i++) {
+		struct work w = queue[i];
+		if (w.stream != stream || w.number > number)
+			continue;
+		memmove(&queue[i], &queue[i + 1], sizeof w * (size_t)(--nqueue - i));
+		if (w.kind == WAIT)
+			complete(w.other, w.until);
+		finish_work(&w);
+		i = -1; // the queue may have moved
+	}
+	if (!nqueue)
+		open_managed(1);
+}
+
+static struct work *add_work(int kind, const void *stream)
+{
+	find(STREAM, stream);
+	if (nqueue == MOST)
+		wrong("too much work without a wait");
+	if (!nqueue)
+		open_managed(0);
+	queue[nqueue] = (struct work){.kind = kind, .stream = stream, .number = ++works};
+	return &queue[nqueue++];
+}
+
+// Fails unless a stream waits for all uploads so far.
+static void need_uploads(const void *stream)
+{
+	for (int i = 0; i < nqueue; i++) {
+		int waits = queue[i].kind != UPLOAD || queue[i].stream == stream;
+		for (int k = 0; k < nqueue; k++)
+			waits |= queue[k].kind == WAIT && queue[k].stream == stream &&
+			         queue[k].other == queue[i].stream &&
+			         queue[k].until >= queue[i].number;
+		if (!waits)
+			wrong("a launch that does not wait for an upload");
+	}
+}
+
+// Fails if work that is not done uses the object.
+static void need_rest(const struct object *o)
+{
+	for (int i = 0; i < nqueue; i++)
+		if ((queue[i].from >= o->at && queue[i].from < o->at + o->bytes) ||
+		    (queue[i].to >= o->at && queue[i].to < o->at + o->bytes) ||
+		    queue[i].stream == o->at || (o->kind == MODULE && queue[i].kind == LAUNCH))
+			wrong("a release of what is in use");
 }
 
 static int drop(char kind, const void *at)
@@ -87,7 +199,11 @@ static int drop(char kind, const void *at)
 	struct object *o = find(kind, at);
 	if (o->at != at || !depth)
 		wrong("a release of something else");
-	free(o->at);
+	need_rest(o);
+	if (kind == MANAGED)
+		munmap(o->at, o->bytes);
+	else
+		free(o->at);
 	o->at = NULL;
 	return 0;
 }
@@ -180,6 +296,92 @@ int N(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
 	CALL(FAILURE);
 	find(STREAM, stream);
+	complete(stream, works);
+	return 0;
+}
+
+int N(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsigned flags)
+{
+	CALL(FAILURE);
+	const struct object *e = find(EVENT, event);
+	struct work *w = add_work(WAIT, stream);
+	w->other = e->stream;
+	w->until = e->number;
+	if (flags || !e->stream)
+		wrong("a wait for an event that is not recorded");
+	return 0;
+}
+
+int N(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned flags)
+{
+	CALL(MEMORY);
+	if (flags != 2)
+		wrong("an event that takes the time");
+	*event = make(EVENT, 1);
+	return 0;
+}
+
+int N(cuEventDestroy_v2, hipEventDestroy)(void *event)
+{
+	fails(__func__);
+	return drop(EVENT, event);
+}
+
+int N(cuEventRecord, hipEventRecord)(void *event, void *stream)
+{
+	CALL(FAILURE);
+	find(STREAM, stream);
+	struct object *e = find(EVENT, event);
+	e->stream = stream;
+	e->number = works;
+	return 0;
+}
+
+int N(cuEventSynchronize, hipEventSynchronize)(void *event)
+{
+	CALL(FAILURE);
+	const struct object *e = find(EVENT, event);
+	if (!e->stream)
+		wrong("a wait for an event that is not recorded");
+	complete(e->stream, e->number);
+	return 0;
+}
+
+// Enqueues a copy between memory of the host and of the device.
+static int copy(int kind, char *to, const char *from, size_t bytes, void *stream)
+{
+	const struct object *into = find(kind == UPLOAD ? DEVICE : HOST, to),
+	                    *out = find(kind == UPLOAD ? HOST : DEVICE, from);
+	if (!depth || !bytes || to + bytes > into->at + into->bytes ||
+	    from + bytes > out->at + out->bytes)
+		wrong("a copy of nothing, or outside of a block");
+	struct work *w = add_work(kind, stream);
+	w->to = to;
+	w->from = from;
+	w->bytes = bytes;
+	w->sum = sum_of(from, bytes);
+	return 0;
+}
+
+int N(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(uint64_t to, const void *from, size_t bytes,
+                                                void *stream)
+{
+	CALL(FAILURE);
+	return copy(UPLOAD, (char *)(uintptr_t)to, from, bytes, stream);
+}
+
+int N(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, uint64_t from, size_t bytes, void *stream)
+{
+	CALL(FAILURE);
+	return copy(DOWNLOAD, to, (const char *)(uintptr_t)from, bytes, stream);
+}
+
+int N(cuMemAlloc_v2, hipMalloc)(uint64_t *address, size_t bytes)
+{
+	CALL(MEMORY);
+	if (!bytes)
+		wrong("a block of nothing");
+	*address = (uintptr_t)make(DEVICE, bytes);
 	return 0;
 }
 
@@ -188,27 +390,28 @@ int N(cuMemAllocManaged, hipMallocManaged)(uint64_t *address, size_t bytes, unsi
 	CALL(MEMORY);
 	if (flags != 1 || !bytes)
 		wrong("a block of nothing, or of one stream");
-	*address = (uintptr_t)make(BLOCK, bytes);
+	*address = (uintptr_t)make(MANAGED, bytes);
 	return 0;
 }
 
 int N(cuMemFree_v2, hipFree)(uint64_t address)
 {
 	fails(__func__);
-	return drop(BLOCK, (void *)(uintptr_t)address);
+	const void *at = (void *)(uintptr_t)address;
+	return drop(is_live(MANAGED, at) ? MANAGED : DEVICE, at);
 }
 
 int N(cuMemHostAlloc, hipHostMalloc)(void **address, size_t bytes, unsigned flags)
 {
 	CALL(MEMORY);
-	*address = make(BLOCK, flags ? bytes : 0);
+	*address = make(HOST, flags ? bytes : 0);
 	return 0;
 }
 
 int N(cuMemFreeHost, hipHostFree)(void *address)
 {
 	fails(__func__);
-	return drop(BLOCK, address);
+	return drop(HOST, address);
 }
 
 static void note_code(const char *name, size_t length)
@@ -339,8 +542,15 @@ int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned 
 	find(KERNEL, kernel);
 	find(STREAM, stream);
 	uint64_t *const *table = argument[0];
-	find(BLOCK, *table);
-	find(BLOCK, (void *)(uintptr_t) * *table); // the first operand
+	const void *operand = (void *)(uintptr_t) * *table; // the first
+	find(HOST, *table);
+	if (!is_live(MANAGED, operand) && !is_live(DEVICE, operand))
+		wrong("an operand that is not memory of the device");
+	need_uploads(stream);
+	struct work *w = add_work(LAUNCH, stream);
+	w->from = (const char *)*table;
+	w->bytes = sizeof **table;
+	w->sum = sum_of(w->from, w->bytes);
 	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || shared || extra)
 		wrong("a launch of another shape");
 	return 0;

@@ -157,21 +157,45 @@ static struct amos_model updated_by(amos_worker *update, struct amos_entry *entr
 	return model;
 }
 
-// Counts one update per two batches, as with --accumulate.
-static void every_second(char *const *buf, int64_t i, char *local)
+enum { LEFT = 8 }; // amos.left of --accumulate 2, in the state
+
+// Of the last worker, the one that counts.
+static void count_left(char *const *buf, int64_t i, int64_t left)
 {
-	static int batches;
-	const struct amos_kernel *update = &mock_line.entries[0].kernels[UPDATE];
-	update->code(buf, i, local);
-	if (i == update->workers - 1 && ++batches % 2) // the worker that counts
-		--*(int64_t *)buf[5];
+	if (i == mock_line.entries[0].kernels[UPDATE].workers - 1)
+		memcpy(buf[5] + LEFT, &left, sizeof left);
+}
+
+static void second_batch(char *const *buf, int64_t i, char *local)
+{
+	mock_line.entries[0].kernels[UPDATE].code(buf, i, local);
+	count_left(buf, i, 1);
+}
+
+static void first_batch(char *const *buf, int64_t i, char *local)
+{
+	(void)local;
+	count_left(buf, i, 0);
 }
 
 static void counts_updates(void)
 {
-	struct amos_entry entry;
-	struct amos_kernel kernels[UPDATE + 1];
-	struct amos_model model = updated_by(every_second, &entry, kernels);
+	static const int64_t one = 1;
+	struct amos_entry entries[2];
+	struct amos_kernel kernels[2][UPDATE + 1];
+	struct amos_slot slots[16];
+	struct amos_model model = updated_by(second_batch, &entries[0], kernels[0]);
+	updated_by(first_batch, &entries[1], kernels[1]);
+	entries[1].name = "gather";
+	model.nentries = 2;
+	memcpy(slots, model.slots, sizeof *slots * (size_t)model.nslots);
+	slots[model.nslots++] = (struct amos_slot){.name = "amos.left",
+	                                           .kind = AMOS_SLOT_STATE,
+	                                           .type = AMOS_I64,
+	                                           .bytes = sizeof one,
+	                                           .offset = LEFT,
+	                                           .init = &one};
+	model.slots = slots;
 	struct amos_result r;
 	struct amos_options options = options_of(LINE_DATA, "steps", "7", "out", "twos", NULL);
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
