@@ -691,6 +691,9 @@ struct amos *open_program(Program *p)
 	need_host(session);
 	find_object(p);
 	struct amos *open = open_object(p, session->arena);
+	if (open->graphs_missing)
+		tell(session, "note: kernels are started one by one: the device has no %s\n",
+		     open->graphs_missing);
 	if (open->threads_missing)
 		tell(session, "note: %lld %s could not be started\n",
 		     (long long)open->threads_missing,

@@ -30,9 +30,10 @@ struct amos_run;
 struct amos { // an open model, to be read only
 	const struct amos_model *model;
 	struct amos_memory memory;
-	int64_t threads;         // in use; 1 if more would not help
-	int64_t threads_missing; // could not be started
-	char *device_missing;    // why a CPU runs it, though it has code for devices; else NULL
+	int64_t threads;            // in use; 1 if more would not help
+	int64_t threads_missing;    // could not be started
+	char *device_missing;       // why a CPU runs it, though it has code for devices; else NULL
+	const char *graphs_missing; // what its device lacks to start a run at once; else NULL
 	// Set by the caller: nanoseconds[number of a launch in its entry], to which each following
 	// launch adds its time; NULL: none.
 	int64_t *nanoseconds;

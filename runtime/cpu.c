@@ -123,6 +123,7 @@ static int use_device(struct amos *m)
 	m->begin = amos_device_begin;
 	m->end = amos_device_end;
 	m->constants = amos_device_constants(m->device);
+	m->graphs_missing = amos_device_lacks_graphs(m->device);
 	return AMOS_DONE;
 }
 

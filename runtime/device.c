@@ -1,28 +1,38 @@
 // device.c: holds a model's code and memory on a device, and starts its launches.
-// Every launch has a table of addresses, which must live until it is done: those of a run follow
-// each other in a block for its set of buffers, and when that is full, the host waits for the
-// launches so far and begins it again.
+// Every launch has a table of addresses, which must live until it is done. The launches of an entry
+// without loops are the same in every run on a set of buffers: they have tables of their own and
+// become a graph. Entries with loops share tables: when these are full, the host waits for the
+// launches so far and begins them again.
 #include "device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLES = 1 << 16, BLOCKS = 5 }; // addresses in tables, if no more are needed; of memory
+enum { TABLES = 1 << 15, BLOCKS = 5 }; // addresses in the shared tables, at least; of memory
 
 struct code { // of a row
 	void *kernel;
 	int64_t threads;
 };
 
+struct program {             // an entry
+	int64_t code;        // its first row in `code`
+	int64_t table, room; // its first address in the tables of a set, and how many there are
+	bool loops;
+	bool ran;                // once, so that the driver has loaded its kernels
+	void *graph[AMOS_MARKS]; // by set of buffers; NULL: there is none yet
+};
+
 struct amos_device {
 	const struct amos_driver *driver;
 	const struct amos_model *model;
 	void *open;
-	int64_t *first;    // by entry: its first row in `code`
-	struct code *code; // by row; loops have none
+	struct program *programs; // by entry
+	struct code *code;        // by row; loops have none
 	char *constants;
 	uint64_t *tables, *run; // by set of buffers; those of the run that is started
-	int64_t used, room;     // of `run`, in addresses
+	int64_t each;           // of a set, in addresses
+	int64_t used, room;     // of `run`
 	struct {
 		enum amos_sharing sharing;
 		void *at;
@@ -85,6 +95,11 @@ const char *amos_device_name(const struct amos_device *d)
 	return d->driver->describe(d->open);
 }
 
+const char *amos_device_lacks_graphs(const struct amos_device *d)
+{
+	return d->driver->lacks_graphs(d->open);
+}
+
 // ---- open and close -------------------------------------------------------------------
 
 static int find_code(struct amos_device *d)
@@ -93,7 +108,7 @@ static int find_code(struct amos_device *d)
 	for (int64_t e = 0; e < model->nentries; e++)
 		for (int64_t k = 0; k < model->entries[e].nkernels; k++) {
 			const struct amos_kernel *row = &model->entries[e].kernels[k];
-			struct code *code = &d->code[d->first[e] + k];
+			struct code *code = &d->code[d->programs[e].code + k];
 			int status = row->loop ? AMOS_DONE
 			                       : d->driver->find(d->open, row->function,
 			                                         &code->kernel, &code->threads);
@@ -103,31 +118,54 @@ static int find_code(struct amos_device *d)
 	return AMOS_DONE;
 }
 
+static struct program program_of(const struct amos_entry *entry, int64_t first_row)
+{
+	struct program p = {.code = first_row};
+	for (int64_t k = 0; k < entry->nkernels; k++) {
+		p.room += entry->kernels[k].noperands;
+		p.loops |= entry->kernels[k].loop != NULL;
+	}
+	return p;
+}
+
+// Describes the entries, and gives them their part of the tables.
+static int set_programs(struct amos_device *d)
+{
+	const struct amos_model *model = d->model;
+	int64_t rows = 0;
+	d->programs = calloc((size_t)model->nentries + 1, sizeof *d->programs);
+	if (!d->programs)
+		return amos_no_memory(model->name);
+	d->room = TABLES;
+	for (int64_t e = 0; e < model->nentries; e++) {
+		struct program *p = &d->programs[e];
+		*p = program_of(&model->entries[e], rows);
+		rows += model->entries[e].nkernels;
+		d->room = p->room > d->room ? p->room : d->room;
+	}
+	d->each = d->room;
+	for (struct program *p = d->programs; p < d->programs + model->nentries; p++) {
+		p->table = p->loops ? 0 : d->each;
+		p->room = p->loops ? d->room : p->room;
+		d->each += p->loops ? 0 : p->room;
+	}
+	d->code = calloc((size_t)rows + 1, sizeof *d->code);
+	return d->code ? AMOS_DONE : amos_no_memory(model->name);
+}
+
 // Builds the code of the variant and allocates what its launches need.
 static int set_up(struct amos_device *d)
 {
 	const struct amos_model *model = d->model;
-	int64_t rows = 0, most = 0;
 	int status = d->driver->build(d->open, model->code, model->code_bytes);
+	if (!status)
+		status = set_programs(d);
 	if (status)
 		return status;
-	d->first = calloc((size_t)model->nentries + 1, sizeof *d->first);
-	if (!d->first)
-		return amos_no_memory(model->name);
-	for (int64_t e = 0; e < model->nentries; e++) {
-		const struct amos_entry *entry = &model->entries[e];
-		d->first[e] = rows;
-		rows += entry->nkernels;
-		for (int64_t k = 0; k < entry->nkernels; k++)
-			if (most < entry->kernels[k].noperands)
-				most = entry->kernels[k].noperands;
-	}
-	d->room = most > TABLES ? most : TABLES;
-	d->code = calloc((size_t)rows + 1, sizeof *d->code);
-	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->room * AMOS_MARKS);
+	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->each * AMOS_MARKS);
 	d->run = d->tables;
 	d->constants = allocate(d, AMOS_SHARED, model->constant_bytes);
-	if (!d->code || !d->tables || !d->constants)
+	if (!d->tables || !d->constants)
 		return amos_no_memory(model->name);
 	if (model->constant_bytes)
 		memcpy(d->constants, model->constants, (size_t)model->constant_bytes);
@@ -209,11 +247,15 @@ void amos_device_close(struct amos_device *d)
 {
 	if (!d)
 		return;
-	for (int k = 0; k < d->blocks; k++)
+	for (int k = 0; k < d->blocks; k++) // which waits for what runs
 		d->driver->release(d->open, d->block[k].sharing, d->block[k].at);
+	for (int64_t e = 0; d->programs && e < d->model->nentries; e++)
+		for (int k = 0; k < AMOS_MARKS; k++)
+			if (d->programs[e].graph[k])
+				d->driver->forget(d->open, d->programs[e].graph[k]);
 	if (d->open)
 		d->driver->close(d->open);
-	free(d->first);
+	free(d->programs);
 	free(d->code);
 	free(d);
 }
@@ -229,7 +271,7 @@ int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
                        const struct amos_kernel *row, char *const *buf)
 {
 	const struct code *code =
-	    &d->code[d->first[entry - d->model->entries] + (row - entry->kernels)];
+	    &d->code[d->programs[entry - d->model->entries].code + (row - entry->kernels)];
 	bool full = d->used + row->noperands > d->room;
 	int status = full ? amos_device_wait(d) : AMOS_DONE;
 	if (status)
@@ -278,15 +320,44 @@ static int download_outputs(const struct amos *m, const struct amos_entry *entry
 	             : AMOS_DONE;
 }
 
+static int record_graph(const struct amos_run *run, const struct amos_entry *entry, void **graph)
+{
+	const struct amos_device *d = ((const struct amos *)run->own)->device;
+	int status = d->driver->record(d->open);
+	if (status)
+		return status;
+	status = amos_run_entry(run, entry);
+	int kept = d->driver->keep(d->open, status ? NULL : graph);
+	return status ? status : kept;
+}
+
+// Starts the launches of an entry: from the second time on as a graph, if it has no loops and no
+// launch is timed.
+static int start_launches(const struct amos_run *run, const struct amos_entry *entry)
+{
+	const struct amos *m = run->own;
+	const struct amos_device *d = m->device;
+	struct program *p = &d->programs[entry - d->model->entries];
+	void **graph = &p->graph[m->in_use];
+	if (p->loops || !p->ran || m->nanoseconds || m->spans || m->graphs_missing) {
+		p->ran = true;
+		return amos_run_entry(run, entry);
+	}
+	int status = *graph ? AMOS_DONE : record_graph(run, entry, graph);
+	return status ? status : d->driver->replay(d->open, *graph);
+}
+
 int amos_device_begin(const struct amos_run *run, const struct amos_entry *entry)
 {
 	const struct amos *m = run->own;
 	struct amos_device *d = m->device;
-	d->run = d->tables + m->in_use * d->room;
+	const struct program *p = &d->programs[entry - d->model->entries];
+	d->run = d->tables + m->in_use * d->each + p->table;
+	d->room = p->room;
 	d->used = 0;
 	int status = upload_inputs(m, entry);
 	if (!status)
-		status = amos_run_entry(run, entry);
+		status = start_launches(run, entry);
 	if (!status)
 		status = download_outputs(m, entry);
 	return status ? status : d->driver->mark(d->open, m->in_use);

@@ -41,6 +41,15 @@ struct amos_driver {
 	// numbered from 0.
 	int (*mark)(void *device, int64_t mark);
 	int (*reach)(void *device, int64_t mark);
+	// Records the launches that follow, which do not run, until keep(), which makes a graph of
+	// them; graph NULL: drops them.
+	int (*record)(void *device);
+	int (*keep)(void *device, void **graph);
+	int (*replay)(void *device,
+	              void *graph); // as its launches would; not before the last is done
+	void (*forget)(void *device, void *graph); // when it does not run
+	// Returns what a device lacks for that, to users; NULL: nothing.
+	const char *(*lacks_graphs)(void *device);
 };
 extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, gpu.c
 
@@ -65,5 +74,6 @@ int amos_device_wait(struct amos_device *);
 int amos_device_begin(const struct amos_run *, const struct amos_entry *);
 int amos_device_end(struct amos *);
 const char *amos_device_name(const struct amos_device *);
+const char *amos_device_lacks_graphs(const struct amos_device *); // as of its driver
 
 #endif

@@ -17,6 +17,7 @@ enum { // numbers of both libraries
 	HOST_PORTABLE = 1,
 	STREAM_NON_BLOCKING = 1,
 	EVENT_WITHOUT_TIME = 2,
+	CAPTURE_OF_THREAD = 1, // does not mind what other threads do
 	JIT_ERROR_LOG = 5,
 	JIT_ERROR_LOG_BYTES = 6,
 };
@@ -362,12 +363,61 @@ static int gpu_reach(void *device, int64_t mark)
 	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
 }
 
+// ---- graphs ---------------------------------------------------------------------------
+
+static int gpu_record(void *device)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->capture_begin(d->stream, CAPTURE_OF_THREAD));
+	return error ? failed(d, error, "record the kernels") : AMOS_DONE;
+}
+
+static int gpu_keep(void *device, void **graph)
+{
+	struct gpu *d = device;
+	void *captured = NULL;
+	enter(d);
+	int error = d->capture_end(d->stream, &captured);
+	if (!error && graph)
+		error = d->graph_instantiate(graph, captured, 0);
+	if (error && graph)
+		*graph = NULL;
+	if (captured)
+		d->graph_destroy(captured);
+	leave(d, 0);
+	return error && graph ? failed(d, error, "make a graph of the kernels") : AMOS_DONE;
+}
+
+static int gpu_replay(void *device, void *graph)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->graph_launch(graph, d->stream));
+	return error ? failed(d, error, "start the kernels") : AMOS_DONE;
+}
+
+static void gpu_forget(void *device, void *graph)
+{
+	struct gpu *d = device;
+	enter(d);
+	d->graph_forget(graph);
+	leave(d, 0);
+}
+
+static const char *gpu_lacks_graphs(void *device)
+{
+	(void)device;
+	return NULL; // drivers without them are refused
+}
+
 #define DRIVER(maker)                                                                              \
 	{                                                                                          \
 		.name = #maker, .open = maker##_open, .close = gpu_close,                          \
 		.describe = gpu_describe, .allocate = gpu_allocate, .release = gpu_release,        \
 		.build = gpu_build, .find = gpu_find, .launch = gpu_launch, .wait = gpu_wait,      \
 		.upload = gpu_upload, .download = gpu_download, .join = gpu_join,                  \
-		.mark = gpu_mark, .reach = gpu_reach                                               \
+		.mark = gpu_mark, .reach = gpu_reach, .record = gpu_record, .keep = gpu_keep,      \
+		.replay = gpu_replay, .forget = gpu_forget, .lacks_graphs = gpu_lacks_graphs       \
 	}
 const struct amos_driver amos_cuda = DRIVER(cuda), amos_hip = DRIVER(hip);

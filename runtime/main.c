@@ -104,6 +104,9 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	if (!status && m->device_missing && !o->quiet)
 		fprintf(stderr, "note: on the CPU: %.*s\n", (int)strcspn(m->device_missing, "\n"),
 		        m->device_missing);
+	if (!status && m->graphs_missing && !o->quiet)
+		fprintf(stderr, "note: kernels are started one by one: the device has no %s\n",
+		        m->graphs_missing);
 	if (!status && m->threads_missing && !o->quiet)
 		fprintf(stderr, "note: %lld %s could not be started\n",
 		        (long long)m->threads_missing,

@@ -19,7 +19,8 @@ enum { // numbers of the specification
 	DEVICE_OWN_MEMORY = 0x4191,
 	DEVICE_SHARED_MEMORY = 0x4192,
 	TYPE_GPU = 4,
-	CORRECTLY_ROUNDED = 1 << 7, // quotients and roots of f32
+	CORRECTLY_ROUNDED = 1 << 7,           // quotients and roots of f32
+	DEVICE_COMMAND_BUFFER_QUEUE = 0x12AA, // properties of a queue that they need
 	PROGRAM_BUILD_LOG = 0x1183,
 	KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
 	KERNEL_INDIRECT_HOST_ACCESS = 0x4200,
@@ -34,11 +35,14 @@ struct opencl {
 	void *library, *platform, *device, *context, *program;
 	void *queue, *copies;    // of launches and downloads; of uploads
 	void *marks[AMOS_MARKS]; // events
+	bool graphs;             // it has command buffers
+	void *recording;         // one that takes the launches; NULL: the queue does
 	char name[256];
 	void **kernels;
 	size_t count, room; // of them
 #define F(result, function, arguments) result(*function) arguments;
 #define X                              F
+#define G                              F
 #include "opencl.def"
 };
 
@@ -163,6 +167,18 @@ static int find_extensions(struct opencl *d)
 	return AMOS_DONE;
 }
 
+// Finds command buffers, which the device may lack.
+static void find_graphs(struct opencl *d)
+{
+	d->graphs = has(d, d->device, DEVICE_EXTENSIONS, "cl_khr_command_buffer") &&
+	            !number_of(d, d->device, DEVICE_COMMAND_BUFFER_QUEUE);
+#define G(result, function, arguments)                                                             \
+	*(void **)&d->function =                                                                   \
+	    d->clGetExtensionFunctionAddressForPlatform(d->platform, #function);                   \
+	d->graphs = d->graphs && d->function;
+#include "opencl.def"
+}
+
 static int open_device(struct opencl *d)
 {
 	char lacks[1024] = "";
@@ -184,6 +200,7 @@ static int open_device(struct opencl *d)
 	status = find_extensions(d);
 	if (status)
 		return status;
+	find_graphs(d);
 	const intptr_t properties[] = {PLATFORM, (intptr_t)d->platform, 0};
 	d->context = d->clCreateContext(properties, 1, &d->device, NULL, NULL, &error);
 	if (!d->context)
@@ -348,8 +365,11 @@ static int opencl_launch(void *device, void *kernel, const uint64_t *table, int6
 	size_t all = (size_t)(blocks * threads), block = (size_t)threads;
 	int32_t error = d->clSetKernelArgMemPointerINTEL(kernel, 0, table);
 	if (!error)
-		error = d->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &all, &block, 0, NULL,
-		                                  NULL);
+		error = d->recording
+		            ? d->clCommandNDRangeKernelKHR(d->recording, NULL, NULL, kernel, 1,
+		                                           NULL, &all, &block, 0, NULL, NULL, NULL)
+		            : d->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &all, &block, 0,
+		                                        NULL, NULL);
 	return error ? failed(d, error, "start a kernel") : AMOS_DONE;
 }
 
@@ -413,6 +433,46 @@ static int opencl_reach(void *device, int64_t mark)
 	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
 }
 
+// ---- graphs: command buffers ----------------------------------------------------------
+
+static int opencl_record(void *device)
+{
+	struct opencl *d = device;
+	int32_t error = 0;
+	d->recording = d->clCreateCommandBufferKHR(1, &d->queue, NULL, &error);
+	return d->recording ? AMOS_DONE : failed(d, error, "record the kernels");
+}
+
+static int opencl_keep(void *device, void **graph)
+{
+	struct opencl *d = device;
+	void *recorded = d->recording;
+	d->recording = NULL;
+	int32_t error = graph ? d->clFinalizeCommandBufferKHR(recorded) : 0;
+	if (error || !graph)
+		d->clReleaseCommandBufferKHR(recorded);
+	else
+		*graph = recorded;
+	return error ? failed(d, error, "make a command buffer of the kernels") : AMOS_DONE;
+}
+
+static int opencl_replay(void *device, void *graph)
+{
+	struct opencl *d = device;
+	int32_t error = d->clEnqueueCommandBufferKHR(0, NULL, graph, 0, NULL, NULL);
+	return error ? failed(d, error, "start the kernels") : AMOS_DONE;
+}
+
+static void opencl_forget(void *device, void *graph)
+{
+	((struct opencl *)device)->clReleaseCommandBufferKHR(graph);
+}
+
+static const char *opencl_lacks_graphs(void *device)
+{
+	return ((struct opencl *)device)->graphs ? NULL : "command buffers (cl_khr_command_buffer)";
+}
+
 const struct amos_driver amos_opencl = {.name = "opencl",
                                         .open = opencl_open,
                                         .close = opencl_close,
@@ -427,4 +487,9 @@ const struct amos_driver amos_opencl = {.name = "opencl",
                                         .download = opencl_download,
                                         .join = opencl_join,
                                         .mark = opencl_mark,
-                                        .reach = opencl_reach};
+                                        .reach = opencl_reach,
+                                        .record = opencl_record,
+                                        .keep = opencl_keep,
+                                        .replay = opencl_replay,
+                                        .forget = opencl_forget,
+                                        .lacks_graphs = opencl_lacks_graphs};

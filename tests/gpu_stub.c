@@ -32,7 +32,9 @@ enum {
 	MODULE = 'm',
 	KERNEL = 'k',
 	STREAM = 's',
-	EVENT = 'e'
+	EVENT = 'e',
+	GRAPH = 'g',
+	EXECUTABLE = 'x'
 };
 
 static struct object {
@@ -49,8 +51,17 @@ static struct work { // that is not done
 	char *to;
 	const char *from; // of a launch: its table
 	size_t bytes;
-	unsigned sum; // of `from`
+	unsigned sum;           // of `from`
+	const void *executable; // that has started it; NULL: none
 } queue[MOST];
+
+struct graph {
+	int count;
+	struct work launches[];
+};
+
+static const void *capturing; // the stream whose launches are recorded; NULL: none
+static struct graph *captured;
 static int nobjects, nqueue, calls, works, downloads, depth, retained;
 static FILE *record;
 
@@ -78,6 +89,8 @@ static int fails(const char *name)
 		atexit(finish);
 	}
 	fprintf(record, "%s\n", name);
+	if (capturing && !strstr(name, "LaunchKernel"))
+		wrong("something else than a launch is recorded");
 	return ++calls == (fail ? atoi(fail) : 0);
 }
 #define CALL(error)                                                                                \
@@ -162,6 +175,11 @@ static void complete(const void *stream, int number)
 static struct work *add_work(int kind, const void *stream)
 {
 	find(STREAM, stream);
+	if (capturing == stream) {
+		captured =
+		    realloc(captured, sizeof *captured + sizeof *queue * (size_t)++captured->count);
+		return &captured->launches[captured->count - 1];
+	}
 	if (nqueue == MOST)
 		wrong("too much work without a wait");
 	if (!nqueue)
@@ -190,7 +208,8 @@ static void need_rest(const struct object *o)
 	for (int i = 0; i < nqueue; i++)
 		if ((queue[i].from >= o->at && queue[i].from < o->at + o->bytes) ||
 		    (queue[i].to >= o->at && queue[i].to < o->at + o->bytes) ||
-		    queue[i].stream == o->at || (o->kind == MODULE && queue[i].kind == LAUNCH))
+		    queue[i].stream == o->at || queue[i].executable == o->at ||
+		    (o->kind == MODULE && queue[i].kind == LAUNCH))
 			wrong("a release of what is in use");
 }
 
@@ -546,12 +565,77 @@ int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned 
 	find(HOST, *table);
 	if (!is_live(MANAGED, operand) && !is_live(DEVICE, operand))
 		wrong("an operand that is not memory of the device");
-	need_uploads(stream);
+	if (!capturing)
+		need_uploads(stream);
 	struct work *w = add_work(LAUNCH, stream);
 	w->from = (const char *)*table;
 	w->bytes = sizeof **table;
 	w->sum = sum_of(w->from, w->bytes);
 	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || shared || extra)
 		wrong("a launch of another shape");
+	return 0;
+}
+
+int N(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
+{
+	CALL(FAILURE);
+	if (mode != 1)
+		wrong("a capture that minds other threads");
+	capturing = find(STREAM, stream)->at;
+	captured = calloc(1, sizeof *captured);
+	return 0;
+}
+
+int N(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **graph)
+{
+	if (capturing != stream)
+		wrong("the end of a capture that is none");
+	capturing = NULL;
+	size_t bytes = sizeof *captured + sizeof *queue * (size_t)captured->count;
+	int failed = fails(__func__);
+	*graph = failed ? NULL : memcpy(make(GRAPH, bytes), captured, bytes);
+	free(captured);
+	return failed ? FAILURE : 0;
+}
+
+int N(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **executable, void *graph,
+                                                                 unsigned long long flags)
+{
+	CALL(FAILURE);
+	const struct object *o = find(GRAPH, graph);
+	if (flags || !((struct graph *)graph)->count)
+		wrong("a graph of nothing, or with flags");
+	*executable = memcpy(make(EXECUTABLE, o->bytes), graph, o->bytes);
+	return 0;
+}
+
+int N(cuGraphDestroy, hipGraphDestroy)(void *graph)
+{
+	fails(__func__);
+	return drop(GRAPH, graph);
+}
+
+int N(cuGraphExecDestroy, hipGraphExecDestroy)(void *executable)
+{
+	fails(__func__);
+	return drop(EXECUTABLE, executable);
+}
+
+int N(cuGraphLaunch, hipGraphLaunch)(void *executable, void *stream)
+{
+	CALL(FAILURE);
+	const struct graph *g = (const struct graph *)find(EXECUTABLE, executable)->at;
+	need_uploads(stream);
+	for (int i = 0; i < nqueue; i++)
+		if (queue[i].executable == executable)
+			wrong("a graph that is started while it runs");
+	for (int i = 0; i < g->count; i++) {
+		struct work *w = add_work(LAUNCH, stream);
+		find(HOST, g->launches[i].from);
+		w->from = g->launches[i].from;
+		w->bytes = g->launches[i].bytes;
+		w->sum = g->launches[i].sum;
+		w->executable = executable;
+	}
 	return 0;
 }
