@@ -1,5 +1,6 @@
-// opencl.c: runs kernels on a device of OpenCL that takes SPIR-V and shares memory with the host
-// (cl_intel_unified_shared_memory). A GPU is preferred to a CPU.
+// opencl.c: runs kernels on a device of OpenCL that takes SPIR-V and shares memory with the host:
+// by cl_intel_unified_shared_memory, or else by OpenCL's shared virtual memory (SVM), if host and
+// device may use a block at once. A GPU is preferred to a CPU.
 // The library is opened at run time, and declared here as its specification has it: no header is
 // needed. Kernels find addresses in memory, so the driver is told that they use any block.
 #include "device.h"
@@ -13,16 +14,20 @@ enum { // numbers of the specification
 	DEVICE_ADDRESS_BITS = 0x100D,
 	DEVICE_SINGLE_FP_CONFIG = 0x101B,
 	DEVICE_NAME = 0x102B,
+	DEVICE_SVM = 0x1053,
 	DEVICE_EXTENSIONS = 0x1030,
 	DEVICE_IL_VERSION = 0x105B,
 	DEVICE_HOST_MEMORY = 0x4190,
 	DEVICE_OWN_MEMORY = 0x4191,
 	DEVICE_SHARED_MEMORY = 0x4192,
 	TYPE_GPU = 4,
+	SVM_FINE_GRAIN = 1 << 1,              // of DEVICE_SVM: host and device use buffers at once
+	MEMORY_FINE_GRAIN = 1 << 10 | 1,      // flags of a block: that, and to be read and written
 	CORRECTLY_ROUNDED = 1 << 7,           // quotients and roots of f32
 	DEVICE_COMMAND_BUFFER_QUEUE = 0x12AA, // properties of a queue that they need
 	PROGRAM_BUILD_LOG = 0x1183,
 	KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
+	KERNEL_SVM_BLOCKS = 0x11B6,
 	KERNEL_INDIRECT_HOST_ACCESS = 0x4200,
 	KERNEL_INDIRECT_DEVICE_ACCESS = 0x4201,
 	KERNEL_INDIRECT_SHARED_ACCESS = 0x4202,
@@ -40,6 +45,9 @@ struct opencl {
 	char name[256];
 	void **kernels;
 	size_t count, room; // of them
+	bool svm;           // memory is of SVM
+	void **blocks;      // of SVM
+	size_t nblocks, block_room;
 #define F(result, function, arguments) result(*function) arguments;
 #define X                              F
 #define G                              F
@@ -94,6 +102,14 @@ static bool has(const struct opencl *d, void *device, uint32_t list, const char 
 	return is;
 }
 
+static bool has_usm(const struct opencl *d, void *device)
+{
+	return has(d, device, DEVICE_EXTENSIONS, "cl_intel_unified_shared_memory") &&
+	       number_of(d, device, DEVICE_HOST_MEMORY) & 1 &&
+	       number_of(d, device, DEVICE_OWN_MEMORY) & 1 &&
+	       number_of(d, device, DEVICE_SHARED_MEMORY) & 1;
+}
+
 // Returns what the device lacks; NULL: nothing.
 static const char *missing(const struct opencl *d, void *device)
 {
@@ -101,11 +117,9 @@ static const char *missing(const struct opencl *d, void *device)
 		return "addresses of 64 bits";
 	if (!has(d, device, DEVICE_IL_VERSION, "SPIR-V"))
 		return "SPIR-V";
-	if (!has(d, device, DEVICE_EXTENSIONS, "cl_intel_unified_shared_memory") ||
-	    !(number_of(d, device, DEVICE_HOST_MEMORY) & 1) ||
-	    !(number_of(d, device, DEVICE_OWN_MEMORY) & 1) ||
-	    !(number_of(d, device, DEVICE_SHARED_MEMORY) & 1))
-		return "memory shared with the host (cl_intel_unified_shared_memory)";
+	if (!has_usm(d, device) && !(number_of(d, device, DEVICE_SVM) & SVM_FINE_GRAIN))
+		return "memory shared with the host (cl_intel_unified_shared_memory, or SVM of "
+		       "fine grain)";
 	return NULL;
 }
 
@@ -197,7 +211,8 @@ static int open_device(struct opencl *d)
 		                 "no device of OpenCL" HELP
 		                 "install the driver of the device: clinfo lists those that are "
 		                 "found");
-	status = find_extensions(d);
+	d->svm = !has_usm(d, d->device);
+	status = d->svm ? AMOS_DONE : find_extensions(d);
 	if (status)
 		return status;
 	find_graphs(d);
@@ -229,6 +244,7 @@ static void opencl_close(void *device)
 	if (d->context)
 		d->clReleaseContext(d->context);
 	free(d->kernels);
+	free(d->blocks);
 	free(d); // drivers have threads and handlers of the process's end: the library stays
 }
 
@@ -258,11 +274,39 @@ static const char *opencl_describe(void *device)
 
 // ---- memory ---------------------------------------------------------------------------
 
+// Tells the driver that the kernel uses the blocks of SVM so far.
+static int32_t tell_blocks(const struct opencl *d, void *kernel)
+{
+	return d->nblocks ? d->clSetKernelExecInfo(kernel, KERNEL_SVM_BLOCKS,
+	                                           d->nblocks * sizeof *d->blocks, d->blocks)
+	                  : 0;
+}
+
+static void *allocate_svm(struct opencl *d, size_t bytes)
+{
+	int32_t error = 0;
+	if (!amos_grow((void **)&d->blocks, &d->block_room, d->nblocks + 1, sizeof *d->blocks))
+		return NULL;
+	void *at = d->clSVMAlloc(d->context, MEMORY_FINE_GRAIN, bytes, AMOS_LINE);
+	if (!at)
+		return NULL;
+	d->blocks[d->nblocks++] = at;
+	for (size_t k = 0; k < d->count && !error; k++)
+		error = tell_blocks(d, d->kernels[k]);
+	if (!error)
+		return at;
+	d->nblocks--;
+	d->clSVMFree(d->context, at);
+	return NULL;
+}
+
 static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
 {
 	struct opencl *d = device;
 	size_t size = (size_t)bytes;
 	int32_t error;
+	if (d->svm)
+		return allocate_svm(d, size);
 	return sharing == AMOS_HOST ? d->clHostMemAllocINTEL(d->context, NULL, size, 0, &error)
 	       : sharing == AMOS_DEVICE
 	           ? d->clDeviceMemAllocINTEL(d->context, d->device, NULL, size, 0, &error)
@@ -273,7 +317,13 @@ static void opencl_release(void *device, enum amos_sharing sharing, void *memory
 {
 	(void)sharing;
 	struct opencl *d = device;
-	d->clMemBlockingFreeINTEL(d->context, memory);
+	if (!d->svm) {
+		d->clMemBlockingFreeINTEL(d->context, memory);
+		return;
+	}
+	d->clFinish(d->copies);
+	d->clFinish(d->queue);
+	d->clSVMFree(d->context, memory);
 }
 
 // ---- code -----------------------------------------------------------------------------
@@ -350,7 +400,9 @@ static int opencl_find(void *device, const char *function, void **kernel, int64_
 	if (!error)
 		error = d->clGetKernelWorkGroupInfo(
 		    *kernel, d->device, KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof size, size, NULL);
-	for (int k = 0; k < COUNT(memory) && !error; k++)
+	if (!error && d->svm)
+		error = tell_blocks(d, *kernel);
+	for (int k = 0; k < COUNT(memory) && !error && !d->svm; k++)
 		error = d->clSetKernelExecInfo(*kernel, memory[k], sizeof yes, &yes);
 	*threads = (int64_t)size[0];
 	return error ? failed(d, error, "prepare a kernel") : AMOS_DONE;
@@ -363,7 +415,8 @@ static int opencl_launch(void *device, void *kernel, const uint64_t *table, int6
 {
 	struct opencl *d = device;
 	size_t all = (size_t)(blocks * threads), block = (size_t)threads;
-	int32_t error = d->clSetKernelArgMemPointerINTEL(kernel, 0, table);
+	int32_t error = (d->svm ? d->clSetKernelArgSVMPointer
+	                        : d->clSetKernelArgMemPointerINTEL)(kernel, 0, table);
 	if (!error)
 		error = d->recording
 		            ? d->clCommandNDRangeKernelKHR(d->recording, NULL, NULL, kernel, 1,
@@ -384,11 +437,16 @@ static int opencl_wait(void *device)
 
 // ---- copies ---------------------------------------------------------------------------
 
+static int32_t copy(const struct opencl *d, void *queue, void *to, const void *from, int64_t bytes)
+{
+	return (d->svm ? d->clEnqueueSVMMemcpy
+	               : d->clEnqueueMemcpyINTEL)(queue, 0, to, from, (size_t)bytes, 0, NULL, NULL);
+}
+
 static int opencl_upload(void *device, void *to, const void *from, int64_t bytes)
 {
 	struct opencl *d = device;
-	int32_t error =
-	    d->clEnqueueMemcpyINTEL(d->copies, 0, to, from, (size_t)bytes, 0, NULL, NULL);
+	int32_t error = copy(d, d->copies, to, from, bytes);
 	return error ? failed(d, error, "copy a batch") : AMOS_DONE;
 }
 
@@ -409,8 +467,7 @@ static int opencl_join(void *device)
 static int opencl_download(void *device, void *to, const void *from, int64_t bytes)
 {
 	struct opencl *d = device;
-	int32_t error =
-	    d->clEnqueueMemcpyINTEL(d->queue, 0, to, from, (size_t)bytes, 0, NULL, NULL);
+	int32_t error = copy(d, d->queue, to, from, bytes);
 	return error ? failed(d, error, "copy results") : AMOS_DONE;
 }
 

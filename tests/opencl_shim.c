@@ -1,0 +1,47 @@
+// opencl_shim.c: stands for libOpenCL.so.1 and calls the system's, but its devices lack what
+// $OPENCL_HIDE names: words of their lists of extensions, or svm, with blanks between them.
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICE_EXTENSIONS = 0x1030, DEVICE_SVM = 0x1053 };
+
+// Each function jumps to that of the system, but for clGetDeviceInfo(), whose name is another here.
+#define clGetDeviceInfo                get_device_info
+#define F(result, function, arguments) JUMP(function)
+#define JUMP(function)                                                                             \
+	static void *system_##function __attribute__((used));                                      \
+	__asm__(".text\n.globl " #function "\n" #function ": jmp *system_" #function "(%rip)");
+#include "opencl.def"
+#undef clGetDeviceInfo
+
+int32_t clGetDeviceInfo(void *device, uint32_t what, size_t room, void *value, size_t *bytes)
+{
+	int32_t (*get)(void *, uint32_t, size_t, void *, size_t *);
+	*(void **)&get = system_get_device_info;
+	int32_t error = get(device, what, room, value, bytes);
+	char hide[256], *rest, *found;
+	snprintf(hide, sizeof hide, "%s", getenv("OPENCL_HIDE") ? getenv("OPENCL_HIDE") : "");
+	if (!error && value && what == DEVICE_SVM && strstr(hide, "svm"))
+		memset(value, 0, sizeof(uint64_t));
+	if (error || !value || what != DEVICE_EXTENSIONS)
+		return error;
+	for (char *word = strtok_r(hide, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		while ((found = strstr(value, word)))
+			*found = '-';
+	return error;
+}
+
+__attribute__((constructor)) static void find_functions(void)
+{
+	void *library = dlopen("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", RTLD_NOW);
+#define clGetDeviceInfo                get_device_info
+#define F(result, function, arguments) FIND(function)
+#define FIND(function)                 system_##function = library ? dlsym(library, #function) : NULL;
+#include "opencl.def"
+#undef clGetDeviceInfo
+	if (library)
+		system_get_device_info = dlsym(library, "clGetDeviceInfo");
+}
