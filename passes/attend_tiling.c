@@ -10,12 +10,31 @@ static int64_t even_height(int64_t n, int64_t high)
 	return ceil_div(n, ceil_div(n, high));
 }
 
+// A launch of blocks of keys computes the gradients of keys and values, and one of blocks of
+// queries all else: each sum is that of one block, in one order, and scores are computed for both.
+static void tile_attention_block(Scheduler *t)
+{
+	Sched *s = t->sched;
+	AttendSizes p = attend_sizes(t->graph, t->kern, t->machine);
+	AttendBlocks z = attend_blocks(t->graph, val(t->graph, t->kern->root), t->machine, p.back);
+	s->height = z.height;
+	s->columns = z.columns;
+	bool keys = attend_computes(t->graph, t->kern, true);
+	bool others = attend_computes(t->graph, t->kern, false);
+	s->workers = p.batch * ceil_div(keys ? p.keys : p.queries, z.height);
+	s->after = keys && others ? p.batch * ceil_div(p.queries, z.height) : 0;
+}
+
 void tile_attention(Scheduler *t)
 {
 	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 256, BACK_QUERIES = 140 };
 	const Machine *machine = t->machine;
 	Sched *s = t->sched;
 	s->partition = P_heads;
+	if (machine->threads > 1) {
+		tile_attention_block(t);
+		return;
+	}
 	AttendSizes p = attend_sizes(t->graph, t->kern, machine);
 	s->vectors = machine->vectors * machine->lanes / p.lanes;
 	int64_t high = (machine->rows * machine->vectors + machine->vectors) / s->vectors - 1;

@@ -17,10 +17,10 @@ enum {
 
 typedef struct Precision {
 	const Graph *from;
-	bool *product; // by Ref of `from`: its operands are rounded
-	bool *handed;  // it is rounded where it is made
-	bool *factor;  // a product reads it, perhaps through moves
-	Ref *rounded;  // its copy in the type of products, of factors
+	int *product; // by Ref of `from`: so many of its first operands are rounded
+	bool *handed; // it is rounded where it is made
+	bool *factor; // a product reads it, perhaps through moves
+	Ref *rounded; // its copy in the type of products, of factors
 } Precision;
 
 // The table: which values may be rounded where they are stored.
@@ -56,8 +56,16 @@ static bool is_statistic(const Graph *g, const Val *v, const bool *statistic)
 	return all && some;
 }
 
+// Returns how many operands of attention are those of its products, with matrix instructions.
+static int attention_factors(const Val *v, const Machine *machine)
+{
+	if (!is_attention(v->op) || v->type != E_f32 || !has_block_matrix(machine))
+		return 0;
+	return v->op == O_attend_stats ? 2 : v->op == O_attend ? 3 : 4;
+}
+
 // Finds the products worth rounding, one operand of which comes from a weight or another product.
-static void find_products(Arena *scratch, Precision *p, bool *after)
+static void find_products(Arena *scratch, Precision *p, bool *after, const Machine *machine)
 {
 	const Graph *g = p->from;
 	bool *weighed = NEWS(scratch, bool, g->nval);
@@ -68,8 +76,9 @@ static void find_products(Arena *scratch, Precision *p, bool *after)
 			weighed[r] |= weighed[v->in[k]];
 			after[r] |= after[v->in[k]];
 		}
-		p->product[r] = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
-		                last_dim(&val(g, v->in[0])->shape) >= DEPTH;
+		bool rounds = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
+		              last_dim(&val(g, v->in[0])->shape) >= DEPTH;
+		p->product[r] = rounds ? 2 : attention_factors(v, machine);
 		after[r] |= p->product[r] || is_attention(v->op);
 	}
 }
@@ -117,15 +126,15 @@ static void find_factors(Precision *p)
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--)
 		for (int k = 0; k < val(g, r)->nin; k++)
 			p->factor[val(g, r)->in[k]] |=
-			    p->product[r] || (p->factor[r] && passes_on(p, r));
+			    k < p->product[r] || (p->factor[r] && passes_on(p, r));
 }
 
 static Ref put_tf32_product(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Precision *p = context;
-	if (!p->product[ref_of(p->from, v)])
-		return put_as(to, v, in);
-	Ref low[] = {put_tf32(to, in[0]), put_tf32(to, in[1])};
+	Ref *low = NEWS(to->arena, Ref, v->nin + 1);
+	for (int k = 0; k < v->nin; k++)
+		low[k] = k < p->product[ref_of(p->from, v)] ? put_tf32(to, in[k]) : in[k];
 	return put_as(to, v, low);
 }
 
@@ -133,8 +142,11 @@ static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Precision *p = context;
 	Ref r = ref_of(p->from, v), *low = NEWS(to->arena, Ref, v->nin + 1);
-	for (int k = 0; k < v->nin; k++)
+	for (int k = 0; k < v->nin; k++) {
 		low[k] = p->rounded[v->in[k]];
+		if (is_attention(v->op)) // of one type with its operands
+			low[k] = k < p->product[r] ? put_cast(to, low[k], E_f32) : in[k];
+	}
 	Ref x = put_as(to, v, p->product[r] ? low : in);
 	if (p->handed[r])
 		x = put_cast(to, put_cast(to, x, to->products), E_f32);
@@ -147,11 +159,11 @@ static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Arena *scratch = arena_within(arena);
-	Precision p = {from, NEWS(scratch, bool, from->nval), NEWS(scratch, bool, from->nval),
+	Precision p = {from, NEWS(scratch, int, from->nval), NEWS(scratch, bool, from->nval),
 	               NEWS(scratch, bool, from->nval), NEWS(scratch, Ref, from->nval)};
 	bool *after = NEWS(scratch, bool, from->nval);
 	Graph *to = graph_like(arena, from);
-	find_products(scratch, &p, after);
+	find_products(scratch, &p, after, machine);
 	if (from->products == E_f32) {
 		copy_graph(to, from, NULL, put_tf32_product, &p);
 		arena_free(scratch);

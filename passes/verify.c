@@ -203,6 +203,26 @@ static void check_block(const Plan *p, int k)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
+static void check_attend_blocks(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	AttendSizes z = attend_sizes(p->graph, kern, p->machine);
+	AttendBlocks b = attend_blocks(p->graph, val(p->graph, kern->root), p->machine, z.back);
+	if (!b.shared || s->height != b.height || s->columns != b.columns)
+		fail(p->name, "kernel %d: a tile of %lld x %lld; expected %lld x %lld", k,
+		     (long long)s->height, (long long)s->columns, (long long)b.height,
+		     (long long)b.columns);
+	bool keys = attend_computes(p->graph, kern, true);
+	bool others = attend_computes(p->graph, kern, false);
+	int64_t queries = z.batch * ceil_div(z.queries, s->height);
+	int64_t workers = keys ? z.batch * ceil_div(z.keys, s->height) : queries;
+	if (s->workers != workers || s->after != (keys && others ? queries : 0))
+		fail(p->name,
+		     "kernel %d: the heads are not computed once, by %lld and %lld workers", k,
+		     (long long)s->workers, (long long)s->after);
+}
+
 static void check_heads(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -267,6 +287,8 @@ static void check_schedule(const Contents *c)
 		fail(p->name, "kernel %d: it is no copy that turns a value", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
+	else if (s->partition == P_heads && p->machine->threads > 1)
+		check_attend_blocks(p, k);
 	else if (s->partition == P_heads)
 		check_heads(p, k);
 	else if (s->partition == P_blocks)

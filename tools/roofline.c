@@ -109,6 +109,8 @@ static ComputeUnit unit_of(const Step *s, int k, bool ideal)
 	if (kern->kind == L_dot && !ideal && kern->sched->partition == P_blocks &&
 	    block_sizes(g, kern, s->plan->machine).matrix)
 		matrix = val(g, val(g, kern->root)->in[0])->type;
+	else if (kern->kind == L_attend && !ideal)
+		matrix = attend_blocks(g, val(g, kern->root), s->plan->machine, false).matrix;
 	else if ((kern->kind == L_dot || kern->kind == L_attend) && ideal)
 		matrix = g->products;
 	return unit_for(s->model->gpu, matrix, val(g, kern->out[0])->type);
@@ -125,6 +127,35 @@ static double work_bytes(const Step *s, const Sched *sched)
 	return (double)(lines * columns * (sched->accumulation == A_f32 ? 4 : PARTIAL));
 }
 
+// Outputs of attention that launch `stage` of kernel k computes: gradients of keys and values
+// first, if there are others, too. *all: of all launches.
+static int attention_outputs(const Step *s, int k, Stage stage, int *all)
+{
+	const Kern *kern = &s->plan->kerns.at[k];
+	int keys = 0;
+	for (int o = 0; o < kern->nout; o++) {
+		Op op = val(s->plan->graph, kern->out[o])->op;
+		keys += op == O_attend_dk || op == O_attend_dv;
+	}
+	*all = kern->nout;
+	return !kern->sched->after ? kern->nout : stage == MAIN ? keys : kern->nout - keys;
+}
+
+// Operations of a launch of kernel k. Both launches of attention's gradients compute the scores and
+// the gradients of probabilities, two products.
+static double stage_flops(const Step *s, int k, Stage stage)
+{
+	const Kern *kern = &s->plan->kerns.at[k];
+	const Sched *sched = kern->sched;
+	double flops = (double)s->work[k].flops;
+	if (kern->kind == L_attend && sched->after) {
+		int all, own = attention_outputs(s, k, stage, &all);
+		return flops * (2 + own) / (2 + all);
+	}
+	return stage == (sched->partition == P_partials && sched->before ? BEFORE : MAIN) ? flops
+	                                                                                  : 0;
+}
+
 // Bytes of a launch of kernel k: between its launches, results of parts go through memory.
 static double stage_bytes(const Step *s, int k, Stage stage)
 {
@@ -137,6 +168,10 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));
 	double in = (double)s->work[k].bytes - full - rows;
 	bool last = stage == AFTER || !sched->after;
+	if (kern->kind == L_attend) {
+		int all, own = attention_outputs(s, k, stage, &all);
+		return in + full * own / all;
+	}
 	if (sched->partition == P_partials)
 		return stage == MAIN ? work + rows : in + (last ? full : 0) + (stage ? 0 : work);
 	if (!sched->after)
@@ -172,8 +207,6 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 	const struct Gpu *gpu = s->model->gpu;
 	Arena *arena = s->model->session->arena;
 	const Kern *kern = &s->plan->kerns.at[k];
-	bool computes =
-	    stage == (kern->sched->partition == P_partials && kern->sched->before ? BEFORE : MAIN);
 	Line c = {.name = kern_name(arena, s->plan, kern, count),
 	          .kind = kern_kind(kern),
 	          .shape = kern_shape(arena, s->plan, kern),
@@ -182,11 +215,14 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 	double least = 0, ideal = 0;
 	ComputeUnit unit = unit_of(s, k, false);
 	for (int i = k; i < k + count; i++) {
-		double flops = computes ? (double)s->work[i].flops : 0;
+		double flops = stage_flops(s, i, stage);
 		c.blocks += stage_workers(s->plan->kerns.at[i].sched, stage);
 		c.flops += flops;
 		c.bytes += stage_bytes(s, i, stage);
 		least += stage == MAIN ? least_bytes(s, i) : 0;
+		flops = kern->kind != L_attend ? flops
+		        : stage == MAIN        ? (double)s->work[i].flops
+		                               : 0;
 		ideal += flops / unit_of(s, i, true).peak;
 	}
 	int64_t room = (int64_t)gpu->multiprocessors * RESIDENT;

@@ -5,24 +5,8 @@
 // when a larger score comes (online softmax). Backward, probabilities are computed again from the
 // statistics of their row. Lanes run along keys. Future keys of a causal mask are skipped: panels
 // of them, and in a product along keys, each. Invariant: sums have one order, by blocks and strips.
-#include "gen.h"
+#include "attend.h"
 #include <math.h>
-
-typedef struct Attend {
-	Gen *g;
-	const Sched *s;
-	const Val *v; // the root
-	AttendSizes p;
-	Elem type;
-	LLVMTypeRef elem;
-	Ref bias, shown; // 0: none
-	bool causal, zeros;
-	Value local[AT_PARTS];
-	Index batch, next;     // the head, and the one after it
-	Value first_key, keys; // of the block: the first, how many
-	Value first,
-	    visible; // of the strip: its first query, and how many keys of the block it sees
-} Attend;
 
 // ---- memory ---------------------------------------------------------------------------
 
@@ -72,11 +56,6 @@ static Value round_up(Gen *g, Value x, int64_t by)
 	return times(g, LLVMBuildUDiv(g->b, up, number(g, by), ""), by);
 }
 
-static Value real(const Attend *a, double x)
-{
-	return LLVMConstReal(a->elem, x);
-}
-
 // Returns x if it is larger than y, else y: of a row with a NaN, the exponentials are NaN as well.
 static Value larger(Gen *g, Value x, Value y)
 {
@@ -85,13 +64,17 @@ static Value larger(Gen *g, Value x, Value y)
 
 // ---- operands -------------------------------------------------------------------------
 
-// Element (row, column) of a value with the leading axes of the operands.
-static Value at_element(const Attend *a, Ref r, const Index *row, const Index *column)
+void attend_index(const Attend *a, const Index *row, const Index *column, Index *idx)
 {
-	Index idx[RANK];
 	unravel(a->g->vars, &a->batch, &a->p.lead, idx);
 	idx[a->p.lead.rank] = *row;
 	idx[a->p.lead.rank + 1] = *column;
+}
+
+Value at_element(const Attend *a, Ref r, const Index *row, const Index *column)
+{
+	Index idx[RANK];
+	attend_index(a, row, column, idx);
 	return at(a->g, r, idx);
 }
 
@@ -456,9 +439,7 @@ static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 	const Attend *a = f->a;
 	for (int u = 0; u < n; u++) {
 		Index idx[RANK];
-		unravel(g->vars, &a->batch, &a->p.lead, idx);
-		idx[a->p.lead.rank] = *f->row;
-		idx[a->p.lead.rank + 1] = unit[u];
+		attend_index(a, f->row, &unit[u], idx);
 		Value x = load(a, f->memory, sum_of(g, f->place, index_value(g, &unit[u]).base));
 		x = LLVMBuildFMul(g->b, x, splat(g, f->factor), "");
 		store_out(g, f->out, idx, f->some ? choose(g, f->some, x, real_like(x, 0)) : x);
@@ -590,8 +571,6 @@ static void forward(Attend *a)
 }
 
 // ---- gradients ------------------------------------------------------------------------
-
-enum { GRADIENT = 3, STATS, DELTA }; // operands
 
 typedef struct Slope {
 	Value most, share, delta; // share: of exp(score - most)
@@ -748,20 +727,29 @@ static void backward(Attend *a)
 	loop_end(g, &heads);
 }
 
-void emit_attend(Gen *g)
+Attend attend_new(Gen *g)
 {
 	const Val *v = val(g->graph, g->kern->root);
 	int bias = attention_bias(v->op);
-	Attend a = {.g = g,
-	            .s = g->kern->sched,
-	            .v = v,
-	            .p = attend_sizes(g->graph, g->kern, g->target->machine),
-	            .type = v->type,
-	            .elem = elem_type(g, v->type),
-	            .bias = v->nin > bias ? v->in[bias] : 0,
-	            .shown = v->nin > bias + 1 ? v->in[bias + 1] : 0,
-	            .causal = v->attr->i[0],
-	            .zeros = v->attr->i[1]};
+	return (Attend){.g = g,
+	                .s = g->kern->sched,
+	                .v = v,
+	                .p = attend_sizes(g->graph, g->kern, g->target->machine),
+	                .type = v->type,
+	                .elem = elem_type(g, v->type),
+	                .bias = v->nin > bias ? v->in[bias] : 0,
+	                .shown = v->nin > bias + 1 ? v->in[bias + 1] : 0,
+	                .causal = v->attr->i[0],
+	                .zeros = v->attr->i[1]};
+}
+
+void emit_attend(Gen *g)
+{
+	if (g->target->machine->threads > 1) {
+		emit_thread_attend(g);
+		return;
+	}
+	Attend a = attend_new(g);
 	for (int k = 0; k < AT_PARTS; k++)
 		if (a.p.local[k])
 			a.local[k] = local_memory(g, a.p.local[k] * a.p.bytes);

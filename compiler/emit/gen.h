@@ -115,6 +115,8 @@ typedef struct Loop {
 // begin.
 Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
+// The same, of a loop that the device's compiler does not unroll, for want of registers.
+void loop_end_rolled(Gen *, Loop *);
 // if (condition), which is known at the level of the begin.
 Loop when_begin(Gen *, Value condition);
 void when_end(Gen *, Loop *);

@@ -1,6 +1,8 @@
 // loop.c: emits levels, loops and variables of a kernel.
 // Invariant: an outer level's block has no terminator while an inner level is open.
 #include "gen.h"
+#include <llvm-c/DebugInfo.h>
+#include <string.h>
 
 // ---- levels ---------------------------------------------------------------------------
 
@@ -74,6 +76,21 @@ Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
 }
 
 // head: counter < to ? body : exit, entered from the outer level's end.
+void loop_end_rolled(Gen *g, Loop *loop)
+{
+	static const char name[] = "llvm.loop.unroll.disable";
+	LLVMBasicBlockRef body = LLVMGetInsertBlock(g->b);
+	loop_end(g, loop);
+	LLVMMetadataRef own = LLVMTemporaryMDNode(g->context, NULL, 0);
+	LLVMMetadataRef off = LLVMMDStringInContext2(g->context, name, strlen(name));
+	LLVMMetadataRef list[] = {own, LLVMMDNodeInContext2(g->context, &off, 1)};
+	LLVMMetadataRef all = LLVMMDNodeInContext2(g->context, list, COUNT(list));
+	LLVMMetadataReplaceAllUsesWith(own, all); // a loop is told from others by itself
+	LLVMSetMetadata(LLVMGetBasicBlockTerminator(body),
+	                LLVMGetMDKindIDInContext(g->context, "llvm.loop", 9),
+	                LLVMMetadataAsValue(g->context, all));
+}
+
 void loop_end(Gen *g, Loop *loop)
 {
 	LLVMBasicBlockRef head = new_block(g), exit = new_block(g);

@@ -8,10 +8,10 @@
 #include <string.h>
 
 enum {
-	SIDE = 16, // threads along each side of a tile that fused products compute
 	PAIR = 2,  // elements of 16 bits
 	COPY = 4,  // bytes of the narrowest asynchronous copy
 	PAD = 4,   // elements between rows in shared memory, so that fewer share a bank
+	LONG = 16, // steps of k from which a loop stays one: its loads would take all registers
 };
 
 static Value element(ThreadTile *d, Value memory, Value i) // a sum
@@ -507,8 +507,25 @@ static void fused_multiply(ThreadTile *d, Value stage)
 			set_variable(g, d->sum[i], sum);
 		}
 	}
-	if (loops)
+	if (loops && d->s->depth > LONG)
+		loop_end_rolled(g, &steps);
+	else if (loops)
 		loop_end(g, &steps);
+}
+
+static int fused_line_of(const ThreadTile *d, int o, int i)
+{
+	return o ? i % side_of(d, 1) : i / side_of(d, 1);
+}
+
+static Value fused_line_place(ThreadTile *d, int o, int line)
+{
+	return sum_of(d->g, first_of(d, o), number(d->g, apart(d, o, line)));
+}
+
+static Value fused_way(ThreadTile *d)
+{
+	return LLVMBuildURem(d->g->b, d->thread, number(d->g, SIDE), "");
 }
 
 static int fused_groups(ThreadTile *d)
@@ -538,15 +555,18 @@ static void fused_store(ThreadTile *d, Value group)
 		}
 }
 
-static const TileKind fused = {.place = fused_place,
-                               .in_line = fused_in_line,
-                               .line = fused_line,
-                               .period = 1,
-                               .share_size = fused_size,
-                               .start = fused_start,
-                               .multiply = fused_multiply,
-                               .groups = fused_groups,
-                               .store_sums = fused_store};
+const TileKind fused_tile = {.place = fused_place,
+                             .in_line = fused_in_line,
+                             .line = fused_line,
+                             .period = 1,
+                             .share_size = fused_size,
+                             .start = fused_start,
+                             .multiply = fused_multiply,
+                             .line_of = fused_line_of,
+                             .line_place = fused_line_place,
+                             .way = fused_way,
+                             .groups = fused_groups,
+                             .store_sums = fused_store};
 
 // ---- the sum --------------------------------------------------------------------------
 
@@ -845,7 +865,7 @@ void emit_thread_tile(Gen *g)
 	d->bytes = elems[d->v->type].bytes;
 	d->packed = d->p.matrix == E_bf16 ? g->i16 : d->elem;
 	d->packed_bytes = d->p.matrix == E_bf16 ? 2 : d->bytes;
-	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused;
+	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused_tile;
 	d->parts = (Partials){.reduce = &s->reduce,
 	                      .keep = &s->keep,
 	                      .blocks = d->p.bands,

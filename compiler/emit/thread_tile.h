@@ -6,6 +6,7 @@
 
 enum {
 	WIDE = 16,  // bytes of the widest load
+	SIDE = 16,  // threads that have sums of a row, and of a column
 	SUMS = 64,  // of a thread
 	BASES = 4,  // addresses that are not a constant apart
 	LOADS = 32, // elements of an operand that a thread loads at once
@@ -50,6 +51,11 @@ typedef struct TileKind {
 	void (*start)(ThreadTile *); // sets `base`
 	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
 	void (*multiply)(ThreadTile *, Value stage);
+	// Each thread has sums of as many rows and columns. Returns the number among its rows (o:
+	// 0) or columns (o: 1) of that of sum i, and where that number is in the tile.
+	int (*line_of)(const ThreadTile *, int o, int i);
+	Value (*line_place)(ThreadTile *, int o, int line);
+	Value (*way)(ThreadTile *);  // its number among the SIDE threads that have sums of its rows
 	int (*groups)(ThreadTile *); // parts of the rows that are stored one after the other
 	void (*store_sums)(ThreadTile *, Value group); // to shared memory, row by row
 	int sum_pad; // elements between these rows, so that fewer share a bank
@@ -97,5 +103,7 @@ static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
 {
 	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
 }
+
+extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 
 #endif

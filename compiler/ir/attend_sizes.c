@@ -16,14 +16,105 @@ static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machin
 	return p;
 }
 
+// ---- by blocks of threads -------------------------------------------------------------
+
+enum {
+	SHARED = 48 << 10, // bytes of a block of threads
+	THREAD_SUMS = 32,  // of f32
+};
+
+// Columns that a tile has for as many of a value.
+static int64_t tile_columns(Elem matrix, int64_t columns)
+{
+	int64_t least = matrix ? 64 : 16, side = least;
+	while (!matrix && side < columns)
+		side *= 2;
+	return matrix ? ceil_div(columns, least) * least : side;
+}
+
+// Lays out shared memory: sets the offsets and the size.
+static void lay_out(AttendBlocks *z, const AttendSizes *p, bool back)
+{
+	int64_t pad = z->matrix ? 0 : 4;               // after a line of elements
+	int64_t turned = z->matrix == E_f32 ? 8 : pad; // the same, if it is not along k
+	int64_t line = z->height + pad, other = z->columns + pad;
+	int64_t summed = back ? MAX(z->width, z->depth) : z->depth;
+	int64_t size[AB_PARTS] = {[AB_ROWS] = z->width * line,
+	                          [AB_COLUMNS] = z->width * other,
+	                          [AB_VALUES] = z->depth * other,
+	                          [AB_WEIGHTS] = z->depth ? z->columns * line : 0,
+	                          [AB_SUMMED] = z->columns * (summed + turned)};
+	if (back)
+		size[AB_GRADIENTS] = z->depth * line;
+	else
+		size[AB_VALUES] = 0;
+	if (!z->depth || (back && z->both_ways))
+		size[AB_SUMMED] = 0;
+	if (z->turns) {
+		size[AB_COLUMNS] = MAX(size[AB_SUMMED], MAX(size[AB_COLUMNS], size[AB_VALUES]));
+		size[AB_VALUES] = size[AB_SUMMED] = 0;
+	}
+	z->shared = 0;
+	for (int k = 0; k < AB_PARTS; k++) {
+		z->at[k] = z->shared / z->bytes;
+		z->shared += size[k] * z->bytes;
+	}
+	if (z->turns)
+		z->at[AB_VALUES] = z->at[AB_SUMMED] = z->at[AB_COLUMNS];
+	if (!back)
+		z->shared += z->height * ATTEND_WAYS * p->bytes;
+}
+
+AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine, bool back)
+{
+	// Rows of the tile, which stay, and columns, whose blocks come one after the other.
+	static const struct {
+		int64_t height, columns;
+	} sizes[] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}, {16, 16}};
+	AttendSizes p = shapes_of(g, v, machine);
+	Elem matrix = has_block_matrix(machine) && v->type == E_f32 ? g->products : 0;
+	AttendBlocks z = {.matrix = matrix,
+	                  .bytes = matrix == E_bf16 ? 2 : p.bytes,
+	                  .both_ways = matrix == E_bf16};
+	z.width = tile_columns(matrix, p.width);
+	z.depth = p.depth ? tile_columns(matrix, p.depth) : 0;
+	for (int i = 0; i < COUNT(sizes) * 2; i++) {
+		z.height = sizes[i / 2].height, z.columns = sizes[i / 2].columns;
+		z.turns = i % 2;
+		lay_out(&z, &p, back);
+		int64_t sums =
+		    z.height * (z.depth + (back ? 4 * z.columns + z.width : 2 * z.columns));
+		bool tile = !matrix || (z.height >= 32 && z.columns >= 64);
+		if (tile && z.shared <= SHARED &&
+		    sums * p.bytes / 4 <= (matrix ? 2 : 1) * THREAD_SUMS * machine->threads)
+			return z;
+	}
+	return (AttendBlocks){0};
+}
+
+bool attend_computes(const Graph *g, const Kern *kern, bool keys)
+{
+	bool some = false;
+	for (int o = 0; o < kern->nout; o++) {
+		Op op = val(g, kern->out[o])->op;
+		some |= keys == (op == O_attend_dk || op == O_attend_dv);
+	}
+	return some;
+}
+
+// ---- all ------------------------------------------------------------------------------
+
 bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back)
 {
 	enum { SHORT = 16, WIDE = 256, SEVERAL = 4 };
 	AttendSizes p = shapes_of(g, v, machine);
-	return machine->rows && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
+	bool blocks = machine->threads > 1, gradients = back || p.back;
+	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
+	return tile && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&
-	       !(v->attr->i[0] && p.queries > p.keys) && p.depth <= WIDE &&
-	       (v->op == O_attend_stats || p.depth > 1) && (!back || p.batch >= SEVERAL);
+	       (!blocks || p.keys < INT32_MAX / 2) && !(v->attr->i[0] && p.queries > p.keys) &&
+	       p.depth <= WIDE && (v->op == O_attend_stats || p.depth > 1) &&
+	       (!back || blocks || p.batch >= SEVERAL);
 }
 
 AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machine)
@@ -31,7 +122,7 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 	const Sched *s = kern->sched;
 	AttendSizes p = shapes_of(g, val(g, kern->root), machine);
 	p.panel = s->vectors * p.lanes;
-	if (!s->depth)
+	if (!s->depth) // not yet, or by blocks of threads
 		return p;
 	p.blocks = ceil_div(p.keys, s->depth);
 	p.strips = ceil_div(p.queries, s->height);

@@ -396,6 +396,31 @@ typedef struct AttendSizes {
 // True if one kernel computes both: they have the same operands.
 bool same_attention(const Val *, const Val *);
 AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
+// Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height` rows,
+// queries or keys, and goes through blocks of `columns` of the others.
+enum {           // parts of the memory that its threads share: operands of products
+	AB_ROWS,      // queries or keys: of scores
+	AB_GRADIENTS, // gradients, or values: of gradients of probabilities
+	AB_COLUMNS,   // of scores
+	AB_VALUES,    // of gradients of probabilities
+	AB_WEIGHTS,   // probabilities, or gradients of scores: of the sums
+	AB_SUMMED,    // what they weigh
+	AB_PARTS
+};
+typedef struct AttendBlocks {
+	Elem matrix;             // as in BlockSizes
+	int64_t bytes;           // of an element of an operand
+	int64_t height, columns; // of a tile of scores
+	int64_t width, depth;    // columns of queries, of values, as tiles have them
+	bool both_ways;          // the sums read columns as scores do
+	bool turns;              // AB_COLUMNS, AB_VALUES and AB_SUMMED take turns in one place
+	int64_t at[AB_PARTS];    // elements before
+	int64_t shared;          // bytes; 0: no tile fits
+} AttendBlocks;
+enum { ATTEND_WAYS = 16 }; // threads that have scores of a row, whose statistics come last
+AttendBlocks attend_blocks(const Graph *, const Val *, const Machine *, bool back);
+// True if the kernel computes gradients of keys or values (`keys`), or anything else.
+bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
 // Every query of a causal one has a key.
 bool attend_fits(const Graph *, const Val *, const Machine *, bool back);

@@ -142,9 +142,15 @@ static void multiply_matrices(ThreadTile *d, const Value *a, const Value *b, Val
 		set_variable(g, sum[i], result(g, all, i, g->f32));
 }
 
+static int steps_of(const ThreadTile *d) // of instructions
+{
+	return (int)(d->s->depth / piece_of(d) / 2);
+}
+
 // Lines 8 further are in the same order, pieces of a line are not: there is a base for the steps of
-// k of each instruction if lines are along it, else for each 16 rows or columns.
-static void start(ThreadTile *d)
+// k of each instruction if lines are along it, from step `first` on, else for each 16 rows or
+// columns.
+static void set_bases(ThreadTile *d, Value first)
 {
 	Gen *g = d->g;
 	Warp w = warp_of(d);
@@ -158,13 +164,14 @@ static void start(ThreadTile *d)
 		// Of a, the second matrix has further rows and the third further steps; of b,
 		// columns are last.
 		Value k = times(g, o ? low : high, piece), other = times(g, o ? high : low, 8);
-		int bases = along ? (int)(d->s->depth / piece / 2) : o ? w.columns / 2 : w.rows;
+		int bases = along ? MIN(BASES, steps_of(d)) : o ? w.columns / 2 : w.rows;
 		*(along ? &other : &k) = sum_of(g, along ? other : k, line);
 		if (is_plain(d, o)) {
 			k = LLVMBuildURem(g->b, w.lane, number(g, 4), "");
 			other = LLVMBuildUDiv(g->b, w.lane, number(g, 4), "");
 			bases = 1;
 		}
+		k = sum_of(g, first, k);
 		other = sum_of(g, o ? w.column : w.row, other);
 		for (int i = 0; i < bases; i++) {
 			Value at = along
@@ -174,6 +181,13 @@ static void start(ThreadTile *d)
 			d->base[o][i] = place_in(g, d->packed, d->shared, at);
 		}
 	}
+}
+
+// A long sum has bases for some of its steps at a time.
+static void start(ThreadTile *d)
+{
+	if (steps_of(d) <= BASES)
+		set_bases(d, number(d->g, 0));
 }
 
 // Loads the fragments of operand o, of the steps of k of an instruction, 16 rows or columns.
@@ -196,10 +210,10 @@ static void load_fragment(ThreadTile *d, int o, int k, int other, Value stage, V
 		to[i] = round_tf32(g, to[i]);
 }
 
-static void multiply(ThreadTile *d, Value stage)
+static void multiply_steps(ThreadTile *d, int steps, Value stage)
 {
 	Warp w = warp_of(d);
-	for (int k = 0; k < d->s->depth / piece_of(d) / 2; k++) {
+	for (int k = 0; k < steps; k++) {
 		Value a[SUMS][FRAGMENT], b[SUMS]; // of b, two for each matrix
 		for (int i = 0; i < w.rows; i++)
 			load_fragment(d, 0, k, i, stage, a[i]);
@@ -212,7 +226,47 @@ static void multiply(ThreadTile *d, Value stage)
 	}
 }
 
+static void multiply(ThreadTile *d, Value stage)
+{
+	Gen *g = d->g;
+	if (steps_of(d) <= BASES) {
+		multiply_steps(d, steps_of(d), stage);
+		return;
+	}
+	Loop loop = loop_begin(g, number(g, 0), number(g, d->s->depth), BASES * piece_of(d) * 2);
+	set_bases(d, loop.i);
+	multiply_steps(d, BASES, stage);
+	loop_end_rolled(g, &loop);
+}
+
 // ---- sums -----------------------------------------------------------------------------
+
+static int line_of(const ThreadTile *d, int o, int i)
+{
+	int columns = (int)d->size[1] / ACROSS / COLUMNS, part = i / 4;
+	return o ? part % columns * 2 + i % 2 : part / columns * 2 + i / 2 % 2;
+}
+
+static Value line_place(ThreadTile *d, int o, int line)
+{
+	Gen *g = d->g;
+	Warp w = warp_of(d);
+	int part = line / 2, rest = line % 2;
+	if (!o)
+		return sum_of(g, sum_of(g, w.row, LLVMBuildUDiv(g->b, w.lane, number(g, 4), "")),
+		              number(g, part * ROWS + rest * 8));
+	Value own = times(g, LLVMBuildURem(g->b, w.lane, number(g, 4), ""), 2);
+	return sum_of(g, sum_of(g, w.column, own), number(g, part * COLUMNS + rest));
+}
+
+static Value way(ThreadTile *d)
+{
+	Gen *g = d->g;
+	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, WARP), "");
+	Value across = times(g, LLVMBuildURem(g->b, warp, number(g, ACROSS), ""), 4);
+	Value lane = LLVMBuildURem(g->b, d->thread, number(g, 4), "");
+	return sum_of(g, across, lane);
+}
 
 static int groups(ThreadTile *d)
 {
@@ -292,6 +346,9 @@ const TileKind mma_tile = {.place = place,
                            .share_size = share_size,
                            .start = start,
                            .multiply = multiply,
+                           .line_of = line_of,
+                           .line_place = line_place,
+                           .way = way,
                            .groups = groups,
                            .store_sums = store_sums,
                            .sum_pad = 8,

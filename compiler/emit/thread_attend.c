@@ -1,0 +1,664 @@
+// thread_attend.c: emits attention, and the gradients of its operands, by blocks of threads.
+// A worker has a block of rows of a head: queries or, for the gradients of keys and values, keys.
+// Their operands stay in shared memory while blocks of the others, the columns, come one after the
+// other. Each thread has scores in registers, and turns them into probabilities where they are:
+// forward by the largest score of the row so far, by which earlier sums are rescaled (online
+// softmax), backward by the statistics of the query. Probabilities go through shared memory into
+// the next product, whose sums stay in registers to the end. Blocks that a causal mask hides are
+// skipped. Invariant: a sum is that of one worker, block by block, and nothing of the size of the
+// scores is in memory.
+#include "attend.h"
+#include "thread_tile.h"
+#include <math.h>
+
+typedef struct Product { // of a tile, all steps of k in shared memory
+	ThreadTile d;
+	Sched sched;
+	int sums; // of a thread
+} Product;
+
+typedef struct ThreadAttend {
+	Attend a;
+	AttendBlocks z;
+	bool keys; // rows are keys, columns are queries
+	Value thread, shared;
+	Value first;                   // row of the worker
+	int64_t rows, columns;         // in all
+	Value row[SUMS], column[SUMS]; // of the thread: i32
+	Index row_index[SUMS], column_index[SUMS];
+} ThreadAttend;
+
+// ---- products -------------------------------------------------------------------------
+
+// Returns a product of `m` rows, `n` columns and `steps` of k, whose operands are two parts of
+// shared memory. `along`: rows of memory are columns of b, else steps of k.
+static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bool along, int a,
+                            int b)
+{
+	Gen *g = t->a.g;
+	Product *p = NEW(g->arena, Product);
+	Elem matrix = t->z.matrix;
+	p->sched = (Sched){.depth = steps, .unroll = matrix ? 1 : 4};
+	p->sums = (int)(m * n / g->target->machine->threads);
+	p->d = (ThreadTile){.g = g,
+	                    .kind = matrix ? g->ops->matrix_kind : &fused_tile,
+	                    .s = &p->sched,
+	                    .p.matrix = matrix,
+	                    .elem = t->a.elem,
+	                    .packed = matrix == E_bf16 ? g->i16 : t->a.elem,
+	                    .bytes = (int)t->a.p.bytes,
+	                    .packed_bytes = (int)t->z.bytes,
+	                    .size = {m, n},
+	                    .thread = t->thread,
+	                    .shared = t->shared};
+	int part[] = {a, b};
+	for (int o = 0; o < 2; o++) {
+		Share *s = &p->d.share[o];
+		s->along = !o || along;
+		s->start = t->z.at[part[o]];
+		s->size = p->d.kind->share_size(&p->d, o);
+		if ((s->start + s->size) * t->z.bytes > t->z.shared)
+			bug("attention takes more than %lld bytes", (long long)t->z.shared);
+	}
+	for (int i = 0; i < p->sums; i++)
+		p->d.sum[i] = variable(g, LLVMConstNull(t->a.elem));
+	p->d.kind->start(&p->d);
+	return p;
+}
+
+static void multiply(Product *p)
+{
+	p->d.kind->multiply(&p->d, number(p->d.g, 0));
+}
+
+static void multiply_anew(Product *p)
+{
+	for (int i = 0; i < p->sums; i++)
+		set_variable(p->d.g, p->d.sum[i], LLVMConstNull(p->d.elem));
+	multiply(p);
+}
+
+// Returns the address of an operand's element at step k.
+static Value operand_place(Product *p, int o, Value k, Value other)
+{
+	Gen *g = p->d.g;
+	Value at = p->d.kind->place(&p->d, o, k, other);
+	at = sum_of(g, at, number(g, p->d.share[o].start));
+	return place_in(g, p->d.packed, p->d.shared, at);
+}
+
+static Value packed_value(const Product *p, Value x, Elem type)
+{
+	if (p->d.p.matrix == E_bf16)
+		return type == E_bf16 ? x : narrow_float(p->d.g, x, E_bf16);
+	return widen_float(p->d.g, x, type);
+}
+
+// ---- operands -------------------------------------------------------------------------
+
+// Returns operand o before the rounding that products do themselves.
+static Ref operand_of(const ThreadAttend *t, int o)
+{
+	const Graph *g = t->a.g->graph;
+	const Val *v = val(g, t->a.v->in[o]);
+	bool low = t->z.matrix == E_bf16 && v->op == O_cast && val(g, v->in[0])->type == E_bf16;
+	return low || (t->z.matrix == E_f32 && is_tf32(v)) ? v->in[0] : t->a.v->in[o];
+}
+
+// Finds where `n` elements of a row lie in memory, side by side. False if they do not, or may not
+// be aligned: the caller's own memory may lie anywhere.
+static bool find_wide(ThreadAttend *t, Ref *r, const Index *row, const Index *column, int n,
+                      Index *place)
+{
+	Gen *g = t->a.g;
+	Ref from = *r;
+	for (int e = 0; e < n; e++) {
+		Index idx[RANK], next, at = shift_index(*column, e);
+		Ref found = from;
+		attend_index(&t->a, row, &at, idx);
+		index_within(&val(g->graph, from)->shape, idx, idx);
+		if (!locate(g->vars, g->graph, &g->computed, &found, idx, &next))
+			return false;
+		if (!e)
+			*r = found, *place = next;
+		Index apart = add_index(g->vars, &next, place, -1);
+		if (apart.n || apart.constant != e || found != *r)
+			return false;
+	}
+	Block block = value_location(g->plan, *r).block;
+	return index_align(g->vars, place) % n == 0 && block != B_input && block != B_output &&
+	       block != B_none;
+}
+
+// Loads `n` elements of a row of a value with `columns`, the first of them column n * group;
+// elements outside are any others. Returns their type.
+static Elem load_row(ThreadAttend *t, Ref r, const Index *row, const Index *group, int64_t columns,
+                     int n, Value *x)
+{
+	Gen *g = t->a.g;
+	Index none = constant_index(0), column = add_index(g->vars, &none, group, n), place;
+	Elem type = val(g->graph, r)->type;
+	bool full = index_fits(g->vars, &column, columns - n + 1);
+	Ref from = r;
+	if (full && n * elems[type].bytes <= WIDE && find_wide(t, &from, row, &column, n, &place)) {
+		Value memory = place_in(g, memory_type(g, type), location_address(g, from),
+		                        index_i64(g, &place));
+		load_side(g, memory_type(g, type), elems[type].bytes, memory, n, x);
+		return type;
+	}
+	for (int e = 0; e < n; e++) {
+		Index at = shift_index(column, e);
+		if (!full) {
+			Value inside = least(g, index_i64(g, &at), number(g, columns - 1));
+			at = uniform_index(g, inside, columns, 1);
+		}
+		x[e] = at_element(&t->a, r, row, &at);
+	}
+	return type;
+}
+
+// Brings rows of an operand of attention, from `first` on, to shared memory as operand o of a
+// product; outside of it, there are zeros.
+static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
+{
+	Gen *g = t->a.g;
+	ThreadTile *d = &p->d;
+	Ref r = operand_of(t, operand);
+	const Shape *shape = &val(g->graph, r)->shape;
+	int64_t rows = shape->dim[t->a.p.lead.rank], columns = last_dim(shape);
+	int64_t steps = p->sched.depth, n = WIDE / d->packed_bytes;
+	bool along = d->share[o].along;
+	int64_t down = along ? d->size[o] : steps, across = along ? steps : d->size[o];
+	int64_t threads = g->target->machine->threads;
+	Loop loop = loop_begin(g, d->thread, number(g, down * across / n), threads);
+	Index own = uniform_index(g, loop.i, down * across / n, 1), row, group;
+	split_index(g->vars, &own, across / n, &row, &group);
+	Value at_row = index_i64(g, &row), line = sum_of(g, first, at_row);
+	Value inside = LLVMBuildICmp(g->b, LLVMIntSLT, line, number(g, rows), "");
+	Index in = uniform_index(g, least(g, line, number(g, rows - 1)), rows, 1);
+	Value x[LOADS], column = times(g, index_i64(g, &group), n);
+	Elem type = load_row(t, r, &in, &group, columns, (int)n, x);
+	for (int e = 0; e < n; e++) {
+		Value is = inside;
+		if (across > columns) {
+			Value at = sum_of(g, column, number(g, e));
+			is = both(g, is,
+			          LLVMBuildICmp(g->b, LLVMIntSLT, at, number(g, columns), ""));
+		}
+		x[e] = packed_value(p, x[e], type);
+		x[e] = LLVMBuildSelect(g->b, is, x[e], LLVMConstNull(d->packed), "");
+	}
+	Value to = operand_place(p, o, along ? column : at_row, along ? at_row : column);
+	if (d->kind->in_line(&d->share[o])) {
+		store_side(g, d->packed, d->packed_bytes, to, (int)n, x);
+	} else {
+		int64_t apart = d->share[o].size / p->sched.depth;
+		for (int e = 0; e < n; e++)
+			store_side(g, d->packed, d->packed_bytes,
+			           place_in(g, d->packed, to, number(g, e * apart)), 1, x + e);
+	}
+	loop_end(g, &loop);
+}
+
+// ---- scores ---------------------------------------------------------------------------
+
+static int lines_of(const Product *p, int o) // rows or columns of a thread
+{
+	return (int)p->d.size[o] / SIDE;
+}
+
+static int line_of(const Product *p, int o, int i)
+{
+	return p->d.kind->line_of(&p->d, o, i);
+}
+
+// Numbers of queries and keys fit in 32 bits, of which a thread has twice as many.
+static Value narrow(Gen *g, Value i)
+{
+	return LLVMBuildTrunc(g->b, i, g->i32, "");
+}
+
+static Value narrow_number(const ThreadAttend *t, int64_t n)
+{
+	return LLVMConstInt(t->a.g->i32, (uint64_t)n, 1);
+}
+
+static Value is_less(const ThreadAttend *t, Value i, int64_t n)
+{
+	return LLVMBuildICmp(t->a.g->b, LLVMIntSLT, i, narrow_number(t, n), "");
+}
+
+// Sets the thread's rows (o: 0) or columns, from `first` on.
+static void find_lines(ThreadAttend *t, Product *score, int o, Value first)
+{
+	Gen *g = t->a.g;
+	int64_t all = o ? t->columns : t->rows;
+	for (int i = 0; i < lines_of(score, o); i++) {
+		Value at = narrow(g, score->d.kind->line_place(&score->d, o, i));
+		at = LLVMBuildAdd(g->b, narrow(g, first), at, "");
+		Value last = narrow_number(t, all - 1);
+		Value in = LLVMBuildSelect(g->b, is_less(t, at, all), at, last, "");
+		*(o ? &t->column[i] : &t->row[i]) = at;
+		*(o ? &t->column_index[i] : &t->row_index[i]) =
+		    uniform_index(g, LLVMBuildZExt(g->b, in, g->i64, ""), all, 1);
+	}
+}
+
+typedef struct Pair { // of a query and a key
+	const Index *query, *key;
+	Value used; // false: masked; NULL: it is not
+} Pair;
+
+static Value also(Gen *g, Value before, Value condition)
+{
+	return before ? both(g, before, condition) : condition;
+}
+
+static Pair pair_at(const ThreadAttend *t, const Product *score, int i)
+{
+	Gen *g = t->a.g;
+	const AttendSizes *p = &t->a.p;
+	int row = line_of(score, 0, i), column = line_of(score, 1, i);
+	Pair x = {.query = t->keys ? &t->column_index[column] : &t->row_index[row],
+	          .key = t->keys ? &t->row_index[row] : &t->column_index[column]};
+	Value query = t->keys ? t->column[column] : t->row[row];
+	Value key = t->keys ? t->row[row] : t->column[column];
+	if (t->a.causal) {
+		Value last = LLVMBuildAdd(g->b, query, narrow_number(t, p->keys - p->queries), "");
+		x.used = LLVMBuildICmp(g->b, LLVMIntSLE, key, last, "");
+	}
+	if (t->columns % score->d.size[1])
+		x.used = also(g, x.used, is_less(t, t->column[column], t->columns));
+	return x;
+}
+
+// Returns score i: -inf where masked. *shown: the mask that is an operand; NULL: there is none.
+static Value score_at(const ThreadAttend *t, const Product *score, int i, const Pair *pair,
+                      Value *shown)
+{
+	Gen *g = t->a.g;
+	Value x = read_variable(g, score->d.sum[i]);
+	x = LLVMBuildFMul(g->b, x, real(&t->a, t->a.v->attr->x), "");
+	*shown = t->a.shown ? at_element(&t->a, t->a.shown, pair->query, pair->key) : NULL;
+	if (*shown)
+		x = LLVMBuildSelect(g->b, *shown, x, real(&t->a, 0), "");
+	if (t->a.bias)
+		x = LLVMBuildFAdd(g->b, x, at_element(&t->a, t->a.bias, pair->query, pair->key),
+		                  "");
+	return pair->used ? LLVMBuildSelect(g->b, pair->used, x, real(&t->a, -INFINITY), "") : x;
+}
+
+// Stores values of the thread's scores as operand a of a product of their columns.
+static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value *x)
+{
+	Gen *g = t->a.g;
+	const ThreadTile *d = &score->d;
+	int n = t->z.matrix == E_bf16 ? 2 : 1; // columns side by side
+	for (int i = 0; i < score->sums; i += n) {
+		Value row = d->kind->line_place(&score->d, 0, line_of(score, 0, i));
+		Value column = d->kind->line_place(&score->d, 1, line_of(score, 1, i)), v[2];
+		for (int e = 0; e < n; e++)
+			v[e] = packed_value(to, x[i + e], t->a.type);
+		store_side(g, to->d.packed, to->d.packed_bytes, operand_place(to, 0, column, row),
+		           n, v);
+	}
+}
+
+// ---- results --------------------------------------------------------------------------
+
+// Stores the sums of a product times `factor[row]` (some: else zeros) as rows of output o.
+static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, const Value *some)
+{
+	Gen *g = t->a.g;
+	int64_t columns = last_dim(&val(g->graph, g->kern->out[o])->shape);
+	for (int i = 0; i < p->sums; i++) {
+		int row = line_of(p, 0, i);
+		Value at = p->d.kind->line_place(&p->d, 1, line_of(p, 1, i)), inside = NULL;
+		if (t->rows % p->d.size[0])
+			inside = is_less(t, t->row[row], t->rows);
+		if (columns % p->d.size[1])
+			inside = also(g, inside, is_less(t, narrow(g, at), columns));
+		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
+		Value x = LLVMBuildFMul(g->b, read_variable(g, p->d.sum[i]), factor[row], "");
+		if (some)
+			x = LLVMBuildSelect(g->b, some[row], x, real(&t->a, 0), "");
+		Index column = uniform_index(g, at, columns, 1), idx[RANK];
+		attend_index(&t->a, &t->row_index[row], &column, idx);
+		store_out(g, o, idx, x);
+		when_end(g, &when);
+	}
+}
+
+// Stores the sums, times `factor`, as each output that is `op`.
+static void store_gradient(ThreadAttend *t, Product *p, Op op, double factor)
+{
+	Gen *g = t->a.g;
+	Value each[SUMS];
+	for (int i = 0; i < lines_of(p, 0); i++)
+		each[i] = real(&t->a, factor);
+	for (int o = 0; o < g->kern->nout; o++)
+		if (val(g->graph, g->kern->out[o])->op == op)
+			store_sums(t, p, o, each, NULL);
+}
+
+// ---- forward --------------------------------------------------------------------------
+
+// Shares one value per row with the threads that have scores of it.
+static void share_rows(ThreadAttend *t, Product *score, Value ways, const Value *x)
+{
+	Gen *g = t->a.g;
+	for (int i = 0; i < lines_of(score, 0); i++) {
+		Value row = score->d.kind->line_place(&score->d, 0, i);
+		Value at = sum_of(g, times(g, row, ATTEND_WAYS), score->d.kind->way(&score->d));
+		store_side(g, t->a.elem, (int)t->a.p.bytes, place_in(g, t->a.elem, ways, at), 1,
+		           &x[i]);
+	}
+}
+
+// Reduces the values of all threads of each row, in one order.
+static void reduce_rows(ThreadAttend *t, Product *score, Value ways, Op op, Value *x)
+{
+	Gen *g = t->a.g;
+	int n = WIDE / (int)t->a.p.bytes, rows = lines_of(score, 0);
+	Value all[SUMS];
+	for (int r = 0; r < rows; r++)
+		all[r] = variable(g, reduce_start(g, op, t->a.type));
+	Loop loop = loop_begin(g, number(g, 0), number(g, ATTEND_WAYS), n);
+	for (int r = 0; r < rows; r++) {
+		Value at = times(g, score->d.kind->line_place(&score->d, 0, r), ATTEND_WAYS);
+		Value own[WIDE], from = place_in(g, t->a.elem, ways, sum_of(g, at, loop.i));
+		load_side(g, t->a.elem, (int)t->a.p.bytes, from, n, own);
+		for (int e = 0; e < n; e++) {
+			Value before = read_variable(g, all[r]);
+			set_variable(g, all[r], reduce_step(g, op, t->a.type, before, own[e]));
+		}
+	}
+	loop_end(g, &loop);
+	for (int r = 0; r < rows; r++)
+		x[r] = read_variable(g, all[r]);
+}
+
+typedef struct Softmax {               // by row of the thread: variables
+	Value most[SUMS], total[SUMS]; // total: of its own columns
+	Value ways;                    // in shared memory
+} Softmax;
+
+static void share_most(ThreadAttend *t, Product *score, const Softmax *s, Value *x)
+{
+	Gen *g = t->a.g;
+	Value most[SUMS] = {NULL};
+	for (int i = 0; i < score->sums; i++) {
+		Pair pair = pair_at(t, score, i);
+		Value shown, *m = &most[line_of(score, 0, i)];
+		x[i] = score_at(t, score, i, &pair, &shown);
+		*m = *m ? reduce_step(g, O_amax, t->a.type, *m, x[i]) : x[i];
+	}
+	share_rows(t, score, s->ways, most);
+}
+
+// Turns scores into probabilities, relative to the largest of their row so far, and rescales what
+// was added up before.
+static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax *s, Value *x)
+{
+	Gen *g = t->a.g;
+	Value most_of[SUMS], used[SUMS], fade[SUMS];
+	reduce_rows(t, score, s->ways, O_amax, most_of);
+	for (int r = 0; r < lines_of(score, 0); r++) {
+		Value before = read_variable(g, s->most[r]);
+		Value most = reduce_step(g, O_amax, t->a.type, before, most_of[r]);
+		Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, most, real(&t->a, -INFINITY), "");
+		used[r] = LLVMBuildSelect(g->b, empty, real(&t->a, 0), most, "");
+		fade[r] = math_exp(g, LLVMBuildFSub(g->b, before, used[r], ""));
+		set_variable(g, s->most[r], most);
+		Value total = read_variable(g, s->total[r]);
+		set_variable(g, s->total[r], LLVMBuildFMul(g->b, total, fade[r], ""));
+	}
+	for (int i = 0; i < score->sums; i++) {
+		int r = line_of(score, 0, i);
+		x[i] = math_exp(g, LLVMBuildFSub(g->b, x[i], used[r], ""));
+		Value total = read_variable(g, s->total[r]);
+		set_variable(g, s->total[r], LLVMBuildFAdd(g->b, total, x[i], ""));
+	}
+	for (int i = 0; sum && i < sum->sums; i++) {
+		Value before = read_variable(g, sum->d.sum[i]);
+		set_variable(g, sum->d.sum[i],
+		             LLVMBuildFMul(g->b, before, fade[line_of(sum, 0, i)], ""));
+	}
+}
+
+// Stores the largest score of each row and 1 / the sum of probabilities.
+static void store_stats(ThreadAttend *t, Product *score, int o, const Value *const *stats)
+{
+	Gen *g = t->a.g;
+	Value way = score->d.kind->way(&score->d);
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, way, number(g, 0), "");
+	for (int r = 0; r < lines_of(score, 0); r++) {
+		Loop when = when_begin(g, both(g, first, is_less(t, t->row[r], t->rows)));
+		for (int k = 0; k < 2; k++) {
+			Index column = constant_index(k), idx[RANK];
+			attend_index(&t->a, &t->row_index[r], &column, idx);
+			store_out(g, o, idx, stats[k][r]);
+		}
+		when_end(g, &when);
+	}
+}
+
+static void finish(ThreadAttend *t, Product *score, Product *sum, const Softmax *s)
+{
+	Gen *g = t->a.g;
+	Value most[SUMS], share[SUMS], some[SUMS], total[SUMS];
+	for (int r = 0; r < lines_of(score, 0); r++)
+		total[r] = read_variable(g, s->total[r]);
+	if (!sum) // no product came after the largest scores were read
+		g->ops->all_threads(g);
+	share_rows(t, score, s->ways, total);
+	g->ops->all_threads(g);
+	reduce_rows(t, score, s->ways, O_sum, total);
+	for (int r = 0; r < lines_of(score, 0); r++) {
+		most[r] = read_variable(g, s->most[r]);
+		share[r] = LLVMBuildFDiv(g->b, real(&t->a, 1), total[r], "");
+		some[r] = LLVMBuildFCmp(g->b, LLVMRealOGT, total[r], real(&t->a, 0), "");
+	}
+	for (int o = 0; o < g->kern->nout; o++)
+		if (val(g->graph, g->kern->out[o])->op == O_attend)
+			store_sums(t, sum, o, share, t->a.zeros ? some : NULL);
+	for (int r = 0; t->a.zeros && r < lines_of(score, 0); r++) {
+		most[r] = LLVMBuildSelect(g->b, some[r], most[r], real(&t->a, 0), "");
+		share[r] = LLVMBuildSelect(g->b, some[r], share[r], real(&t->a, 0), "");
+	}
+	for (int o = 0; o < g->kern->nout; o++)
+		if (val(g->graph, g->kern->out[o])->op == O_attend_stats)
+			store_stats(t, score, o, (const Value *const[]){most, share});
+}
+
+// Returns the end of the keys that the block's queries see.
+static Value visible_end(const ThreadAttend *t)
+{
+	Gen *g = t->a.g;
+	const AttendSizes *p = &t->a.p;
+	Value all = number(g, p->keys);
+	if (!t->a.causal)
+		return all;
+	return end_after(g, t->first, t->z.height + p->keys - p->queries, all);
+}
+
+static void forward(ThreadAttend *t)
+{
+	Gen *g = t->a.g;
+	const AttendBlocks *z = &t->z;
+	Product *score = product_new(t, z->height, z->columns, z->width, true, AB_ROWS, AB_COLUMNS),
+	        *sum = NULL;
+	if (z->depth)
+		sum = product_new(t, z->height, z->depth, z->columns, false, AB_WEIGHTS, AB_SUMMED);
+	int64_t ways = z->shared - z->height * ATTEND_WAYS * t->a.p.bytes;
+	Softmax s = {.ways = bytes_after(g, t->shared, number(g, ways))};
+	for (int r = 0; r < lines_of(score, 0); r++) {
+		s.most[r] = variable(g, real(&t->a, -INFINITY));
+		s.total[r] = variable(g, real(&t->a, 0));
+	}
+	find_lines(t, score, 0, t->first);
+	bring(t, score, 0, 0, t->first);
+	Loop block = loop_begin(g, number(g, 0), visible_end(t), z->columns);
+	Value x[SUMS];
+	bool turns = z->turns && sum;
+	if (turns && t->columns > z->columns)
+		g->ops->all_threads(g);
+	bring(t, score, 1, 1, block.i);
+	g->ops->all_threads(g);
+	multiply_anew(score);
+	find_lines(t, score, 1, block.i);
+	share_most(t, score, &s, x);
+	if (sum && !turns)
+		bring(t, sum, 1, 2, block.i);
+	g->ops->all_threads(g);
+	if (turns)
+		bring(t, sum, 1, 2, block.i);
+	soften(t, score, sum, &s, x);
+	if (sum) {
+		put_scores(t, score, sum, x);
+		g->ops->all_threads(g);
+		multiply(sum);
+	}
+	loop_end(g, &block);
+	finish(t, score, sum, &s);
+}
+
+// ---- gradients ------------------------------------------------------------------------
+
+typedef struct Gradients {
+	Product *score, *weight; // of scores; gradients of probabilities
+	Product *width, *depth;  // sums with as many columns as queries have, as values have
+} Gradients;
+
+// Turns scores into probabilities, and gradients of the probabilities into those of the scores.
+static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Value *slope)
+{
+	Gen *g = t->a.g;
+	Index zero = constant_index(0), one = constant_index(1);
+	Ref stats = t->a.v->in[STATS], delta = t->a.v->in[DELTA];
+	for (int i = 0; i < p->score->sums; i++) {
+		Pair pair = pair_at(t, p->score, i);
+		Value shown, none = real(&t->a, 0);
+		Value x = score_at(t, p->score, i, &pair, &shown);
+		Value share = at_element(&t->a, stats, pair.query, &one);
+		x = LLVMBuildFSub(g->b, x, at_element(&t->a, stats, pair.query, &zero), "");
+		x = LLVMBuildFMul(g->b, math_exp(g, x), share, "");
+		if (t->a.zeros) {
+			Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, share, none, "");
+			x = LLVMBuildSelect(g->b, empty, none, x, "");
+		}
+		Value d = read_variable(g, p->weight->d.sum[i]);
+		d = LLVMBuildFSub(g->b, d, at_element(&t->a, delta, pair.query, &zero), "");
+		d = LLVMBuildFMul(g->b, x, d, "");
+		Value used = shown ? also(g, pair.used, shown) : pair.used;
+		weight[i] = pair.used ? LLVMBuildSelect(g->b, pair.used, x, none, "") : x;
+		slope[i] = used ? LLVMBuildSelect(g->b, used, d, none, "") : d;
+	}
+}
+
+static Gradients gradients_new(ThreadAttend *t)
+{
+	const AttendBlocks *z = &t->z;
+	int64_t m = z->height, n = z->columns;
+	bool both = z->both_ways;
+	Gradients p = {.score = product_new(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
+	               .weight = product_new(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
+	               .width = product_new(t, m, z->width, n, false, AB_WEIGHTS,
+	                                    both ? AB_COLUMNS : AB_SUMMED)};
+	if (t->keys)
+		p.depth =
+		    product_new(t, m, z->depth, n, false, AB_WEIGHTS, both ? AB_VALUES : AB_SUMMED);
+	return p;
+}
+
+// Adds the products of a block of columns: of scores with operand `score` and of gradients of
+// probabilities with operand `weight`, which are then the factors of the sums. Parts of memory that
+// take turns, or are read to the end, are written after a barrier.
+static void add_block(ThreadAttend *t, const Gradients *p, Value first, int score, int weight)
+{
+	Gen *g = t->a.g;
+	bool turns = t->z.turns, both = t->z.both_ways;
+	Value x[SUMS], slope[SUMS];
+	if ((turns || both) && t->columns > t->z.columns)
+		g->ops->all_threads(g);
+	bring(t, p->score, 1, score, first);
+	if (!turns)
+		bring(t, p->weight, 1, weight, first);
+	g->ops->all_threads(g);
+	multiply_anew(p->score);
+	if (turns) {
+		g->ops->all_threads(g);
+		bring(t, p->weight, 1, weight, first);
+		g->ops->all_threads(g);
+	}
+	multiply_anew(p->weight);
+	find_lines(t, p->score, 1, first);
+	find_slopes(t, p, x, slope);
+	if (turns && !(both && p->depth))
+		g->ops->all_threads(g);
+	if (p->depth) {
+		put_scores(t, p->score, p->depth, x);
+		if (!both)
+			bring(t, p->depth, 1, weight, first);
+		g->ops->all_threads(g);
+		multiply(p->depth);
+		g->ops->all_threads(g);
+	}
+	put_scores(t, p->score, p->width, slope);
+	if (turns || !both)
+		bring(t, p->width, 1, score, first);
+	g->ops->all_threads(g);
+	multiply(p->width);
+}
+
+static void backward(ThreadAttend *t)
+{
+	Gen *g = t->a.g;
+	const AttendSizes *p = &t->a.p;
+	enum { QUERIES, KEYS, VALUES };
+	Gradients all = gradients_new(t);
+	find_lines(t, all.score, 0, t->first);
+	bring(t, all.score, 0, t->keys ? KEYS : QUERIES, t->first);
+	bring(t, all.weight, 0, t->keys ? VALUES : GRADIENT, t->first);
+	Value begin = number(g, 0), end = t->keys ? number(g, p->queries) : visible_end(t);
+	if (t->keys && t->a.causal) { // the block of the first query that sees a key
+		Value query = LLVMBuildSub(g->b, t->first, number(g, p->keys - p->queries), "");
+		Value before = LLVMBuildICmp(g->b, LLVMIntSLT, query, begin, "");
+		query = LLVMBuildSelect(g->b, before, begin, query, "");
+		begin = LLVMBuildAnd(g->b, query, number(g, -t->z.columns), "");
+	}
+	Loop block = loop_begin(g, begin, end, t->z.columns);
+	if (t->keys)
+		add_block(t, &all, block.i, QUERIES, GRADIENT);
+	else
+		add_block(t, &all, block.i, KEYS, VALUES);
+	loop_end(g, &block);
+	store_gradient(t, all.width, t->keys ? O_attend_dk : O_attend_dq, t->a.v->attr->x);
+	if (t->keys)
+		store_gradient(t, all.depth, O_attend_dv, 1);
+}
+
+void emit_thread_attend(Gen *g)
+{
+	ThreadAttend *t = NEW(g->arena, ThreadAttend);
+	t->a = attend_new(g);
+	const AttendSizes *p = &t->a.p;
+	t->z = attend_blocks(g->graph, t->a.v, g->target->machine, p->back);
+	t->keys = g->stage == MAIN && attend_computes(g->graph, g->kern, true);
+	t->rows = t->keys ? p->keys : p->queries;
+	t->columns = t->keys ? p->queries : p->keys;
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	g->level->lanes = true; // each thread has elements of its own from here on
+	t->thread = g->ops->thread(g);
+	int64_t blocks = ceil_div(t->rows, t->z.height);
+	Index worker = uniform_index(g, g->worker, p->batch * blocks, 1), block;
+	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
+	t->first = times(g, index_i64(g, &block), t->z.height);
+	t->shared = g->ops->shared(g, format(g->arena, "amos_attend_%lld", (long long)t->z.shared),
+	                           ceil_div(t->z.shared, 8), number(g, 0));
+	if (p->back)
+		backward(t);
+	else
+		forward(t);
+	when_end(g, &once);
+}
