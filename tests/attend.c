@@ -1,39 +1,39 @@
 // attend.c: checks the kernels of attention, forward and backward, against its definition.
 // They equal the evaluator on the widest vectors of this machine and on narrower ones, with workers
-// in any order, and store nothing of the size of the scores.
+// in any order, and store nothing of the size of the scores, on GPUs neither.
 #include "emitted.h"
 #include <string.h>
 
 // Operands by shape, and attention of q, k, v and, if they have shapes, b and p.
 static const struct Case {
 	const char *name, *type, *q, *k, *v, *rest, *attributes;
-	bool whole; // it has kernels of its own
+	bool whole, device; // it has kernels of its own; on GPUs
 } cases[] = {
-    {"square", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "", "0.2, 0, 0", true},
-    {"odd sizes", "f32", "4,37,19", "4,45,19", "4,45,23", "", "0.2, 0, 0", true},
-    {"few columns", "f32", "5,40,8", "5,40,8", "5,40,8", "", "0.4, 0, 0", true},
-    {"one column", "f32", "5,40,1", "5,40,1", "5,40,1", "", "1, 0, 0", false},
-    {"many columns", "f32", "4,30,256", "4,50,256", "4,50,200", "", "0.06, 0, 0", true},
-    {"many keys", "f32", "4,33,16", "4,700,16", "4,700,16", "", "1, 0, 0", true},
-    {"many queries", "f32", "4,610,16", "4,70,16", "4,70,16", "", "1, 0, 0", true},
-    {"causal", "f32", "2,2,150,16", "2,2,150,16", "2,2,150,16", "", "1, 1, 0", true},
-    {"causal, more keys", "f32", "4,40,16", "4,610,16", "4,610,16", "", "1, 1, 0", true},
-    {"causal, long", "f32", "4,1100,8", "4,1100,8", "4,1100,8", "", "1, 1, 1", true},
-    {"f64", "f64", "4,70,20", "4,150,20", "4,150,24", "", "0.5, 1, 0", true},
+    {"square", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "", "0.2, 0, 0", true, true},
+    {"odd sizes", "f32", "4,37,19", "4,45,19", "4,45,23", "", "0.2, 0, 0", true, true},
+    {"few columns", "f32", "5,40,8", "5,40,8", "5,40,8", "", "0.4, 0, 0", true, true},
+    {"one column", "f32", "5,40,1", "5,40,1", "5,40,1", "", "1, 0, 0", false, false},
+    {"many columns", "f32", "4,30,256", "4,50,256", "4,50,200", "", "0.06, 0, 0", true, false},
+    {"many keys", "f32", "4,33,16", "4,700,16", "4,700,16", "", "1, 0, 0", true, true},
+    {"many queries", "f32", "4,610,16", "4,70,16", "4,70,16", "", "1, 0, 0", true, true},
+    {"causal", "f32", "2,2,150,16", "2,2,150,16", "2,2,150,16", "", "1, 1, 0", true, true},
+    {"causal, more keys", "f32", "4,40,16", "4,610,16", "4,610,16", "", "1, 1, 0", true, true},
+    {"causal, long", "f32", "4,1100,8", "4,1100,8", "4,1100,8", "", "1, 1, 1", true, true},
+    {"f64", "f64", "4,70,20", "4,150,20", "4,150,24", "", "0.5, 1, 0", true, true},
     {"a head of keys for several", "f32", "2,6,40,16", "2,1,50,16", "2,1,50,16", "", "0.3, 0, 0",
-     true},
+     true, true},
     {"bias", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "b : input f32[1,2,40,50]", "0.3, 0, 0",
-     true},
+     true, true},
     {"bias of keys, causal", "f32", "2,2,60,16", "2,2,150,16", "2,2,150,16",
-     "b : input f32[2,1,1,150]", "0.3, 1, 0", true},
+     "b : input f32[2,1,1,150]", "0.3, 1, 0", true, true},
     {"hidden keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16",
-     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]", "0.3, 0, 0", true},
+     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]", "0.3, 0, 0", true, true},
     {"queries without keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "none", "0.3, 0, 1",
-     true},
+     true, true},
     {"all keys hidden by -1e30", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "far", "0.3, 0, 0",
-     true},
-    {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false},
-    {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false},
+     true, true},
+    {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false, false},
+    {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false, false},
 };
 
 static char *text_of(Arena *arena, const struct Case *c)
@@ -103,6 +103,14 @@ static int kernels_of(Arena *arena, const Graph *g, const Machine *machine)
 	return pairs ? -1 : n;
 }
 
+static bool is_wrong(const char *what, const char *machine, int kernels, bool whole)
+{
+	if (whole ? kernels == 2 : kernels <= 0)
+		return false;
+	printf("FAILED %s: %d kernels of attention for %s\n", what, kernels, machine);
+	return true;
+}
+
 static int check(const struct Case *c, const char *mask)
 {
 	Arena *arena = arena_new();
@@ -120,10 +128,11 @@ static int check(const struct Case *c, const char *mask)
 		printf("FAILED %s, %s: error %g\n", what, g->outs.at[o].name, error[o]);
 		failed = 1;
 	}
-	if (c->whole ? kernels != 2 : kernels > 0) {
-		printf("FAILED %s: %d kernels of attention\n", what, kernels);
-		failed = 1;
-	}
+	failed |= is_wrong(what, "cpu", kernels, c->whole);
+	static const char *const gpus[] = {"cuda", "cuda-sm_80", "opencl", "hip"};
+	for (int k = 0; k < COUNT(gpus) && !mask; k++)
+		failed |= is_wrong(what, gpus[k], kernels_of(arena, g, machine_named(gpus[k])),
+		                   c->device);
 	arena_free(arena);
 	return failed;
 }

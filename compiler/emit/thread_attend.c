@@ -136,7 +136,11 @@ static Elem load_row(ThreadAttend *t, Ref r, const Index *row, const Index *grou
                      int n, Value *x)
 {
 	Gen *g = t->a.g;
-	Index none = constant_index(0), column = add_index(g->vars, &none, group, n), place;
+	Index none = constant_index(0), own = *group, column, place;
+	if (columns % n == 0 && !index_fits(g->vars, group, columns / n))
+		own = uniform_index(g, least(g, index_i64(g, group), number(g, columns / n - 1)),
+		                    columns / n, 1);
+	column = add_index(g->vars, &none, &own, n);
 	Elem type = val(g->graph, r)->type;
 	bool full = index_fits(g->vars, &column, columns - n + 1);
 	Ref from = r;

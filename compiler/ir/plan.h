@@ -396,8 +396,8 @@ typedef struct AttendSizes {
 // True if one kernel computes both: they have the same operands.
 bool same_attention(const Val *, const Val *);
 AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
-// Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height` rows,
-// queries or keys, and goes through blocks of `columns` of the others.
+// Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height`
+// rows, queries or keys, and goes through blocks of `columns` of the others.
 enum {           // parts of the memory that its threads share: operands of products
 	AB_ROWS,      // queries or keys: of scores
 	AB_GRADIENTS, // gradients, or values: of gradients of probabilities
