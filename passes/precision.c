@@ -6,7 +6,8 @@
 // rounded; nor are outputs, what loops carry, and whatever does not lie between two products: the
 // optimizer's step, except before Muon's last product, and masks, positions and tables, whose
 // numbers may be large. TF32 has no type of its own: products round what they read, and no value
-// in memory is rounded.
+// in memory is rounded. Attention on matrix instructions rounds operands as products do, and inside
+// of its kernel probabilities and the gradients of scores.
 #include "index.h"
 #include "passes.h"
 
