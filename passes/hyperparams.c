@@ -39,7 +39,8 @@ static const double REACH = 2;     // scale of a step, per RMS of the parameter
 static const double LEAST = 0.07;  // lower limit of that scale, per eta
 static const double WARMUP = 50;   // steps
 static const double AVERAGE = 8;   // weights are a running mean of the last t / AVERAGE steps
-static const double RISE = 3;      // times as large a xi where they are
+static const double RISE = 3;      // times as large a xi where they are,
+static const double LONGER = 2;    // and times as long a warm-up
 
 static void amos_defaults(Opt *opt, Text *rules)
 {
@@ -66,10 +67,10 @@ static void amos_defaults(Opt *opt, Text *rules)
 	              rise != 1 ? format(rules->arena, " / %.4g", rise) : ""));
 	choose(rules, "momentum", &opt->momentum, opt->average ? 0 : 0.9,
 	       opt->average ? NULL : "the authors' default");
-	double usual = 5 / (1 - opt->beta);
-	choose(rules, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
+	double usual = 5 / (1 - opt->beta), few = WARMUP * (opt->average ? LONGER : 1);
+	choose(rules, "warm-up", &opt->warmup, round(usual * many + few * (1 - many)),
 	       small ? format(rules->arena, "%g steps, toward 5 / (1 - beta) as N approaches %g",
-	                      WARMUP, MANY)
+	                      few, MANY)
 	             : "5 / (1 - beta) steps");
 
 	// clip is the norm of the sum of the labels' gradients, which are independent.

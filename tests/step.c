@@ -242,7 +242,7 @@ static void test_rules(void)
 	close_to("xi", opt.xi, (3 - 2 * 1303e-5) / sqrt(1303 + 2000));
 	close_to("beta", opt.beta, 0.98);
 	close_to("momentum", opt.momentum, 0);
-	close_to("warm-up", opt.warmup, 53);
+	close_to("warm-up", opt.warmup, 102);
 	close_to("clip", opt.clip, 1 / sqrt(768));
 	hold("what was chosen is said",
 	     strstr(opt.chosen, "xi 0.05175: 2.974 / sqrt(N + 2000)") != NULL);
@@ -253,6 +253,7 @@ static void test_rules(void)
 	close_to("no average of what others train", given.average, 0);
 	close_to("xi", given.xi, 1 / sqrt(1303 + 2000));
 	close_to("momentum", given.momentum, 0.9);
+	close_to("warm-up", given.warmup, 53);
 	arena_free(arena);
 }
 
