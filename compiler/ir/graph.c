@@ -49,6 +49,8 @@ static void push_slot(Graph *g, Slot slot)
 Graph *graph_like(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_inside(arena, from);
+	g->slots.at = NEWS(arena, Slot, from->slots.count);
+	g->slots.room = from->slots.count;
 	for (int s = 0; s < from->slots.count; s++)
 		push_slot(g, from->slots.at[s]);
 	return g;
