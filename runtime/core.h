@@ -128,8 +128,8 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 // used, and neither parameters nor state.
 int amos_begin(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
 int amos_end(struct amos *, const struct amos_entry *, void *const *outputs);
-// Chooses the set of buffers of batch `number`, for amos_slot_bytes(), amos_out_bytes() and calls:
-// amos.batches numbers that follow each other have different ones.
+// Selects the set of buffers for batch `number`, which amos_slot_bytes(), amos_out_bytes() and calls
+// then use. Sets are reused every amos.batches batches.
 void amos_use_batch(struct amos *, int64_t number);
 
 // ---- program.c: entries on memory and threads of the caller ---------------------------

@@ -274,7 +274,7 @@ static const char *opencl_describe(void *device)
 
 // ---- memory ---------------------------------------------------------------------------
 
-// Tells the driver that the kernel uses the blocks of SVM so far.
+// Tells the driver that the kernel may access every SVM block allocated so far.
 static int32_t tell_blocks(const struct opencl *d, void *kernel)
 {
 	return d->nblocks ? d->clSetKernelExecInfo(kernel, KERNEL_SVM_BLOCKS,

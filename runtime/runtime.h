@@ -106,7 +106,7 @@ int amos_open_slots(const struct amos_model *, int64_t threads, int64_t seed,
 int amos_device_check(const char *device);
 // Returns how many threads a model has that is opened with `threads`, if more than one helps.
 int64_t amos_threads(int64_t threads);
-// Waits for what amos_begin() has started, where no amos_end() will: after an error.
+// After an error: waits for a call that amos_begin() started and amos_end() will not end.
 int amos_settle(struct amos *);
 void amos_rest(struct amos *); // gives scratch memory back to the system until the next call
 // Returns the bytes of memory that the process uses at the moment without the model's blocks: code,

@@ -1,7 +1,7 @@
 // train.c: runs the training loop: batches, evaluations, checkpoints and the log.
 // Invariant: the loop allocates nothing. Its position is (parameters, state, number of the batch),
 // which a checkpoint holds completely, so a resumed run is bit-identical.
-// A device may compute a batch while the next one is filled, copied and started: amos.batches.
+// While a device computes a batch, the next one may be filled, copied and started (amos.batches).
 #include "rt.h"
 #include <errno.h>
 #include <math.h>

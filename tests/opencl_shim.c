@@ -8,7 +8,7 @@
 
 enum { DEVICE_EXTENSIONS = 0x1030, DEVICE_SVM = 0x1053 };
 
-// Each function jumps to that of the system, but for clGetDeviceInfo(), whose name is another here.
+// Each function jumps to the one of the system; clGetDeviceInfo() has another name, and is ours.
 #define clGetDeviceInfo                get_device_info
 #define F(result, function, arguments) JUMP(function)
 #define JUMP(function)                                                                             \

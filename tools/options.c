@@ -85,7 +85,8 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	Arena *arena = session->arena;
 	session->name = format(arena, "amosc %s", verb->name);
 	session->purpose = verb->purpose;
-	const char *more = verb->takes & STEP ? ", also for options of other optimizers and schedules" : "";
+	const char *more =
+	    verb->takes & STEP ? ", also for options of other optimizers and schedules" : "";
 	amos_parse(&(struct amos_command_line){.program = session->name,
 	                                       .arguments = verb->arguments,
 	                                       .about = format(arena, "%s\vSee man amosc-%s%s.",

@@ -430,7 +430,7 @@ static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax 
 	}
 }
 
-// Stores the largest score of each row and 1 / the sum of probabilities.
+// Stores the largest score of each row and the reciprocal of the sum of its exponentials.
 static void store_stats(ThreadAttend *t, Product *score, int o, const Value *const *stats)
 {
 	Gen *g = t->a.g;
