@@ -76,15 +76,17 @@ void amos_unescape(char *text)
 
 void amos_print(FILE *to, const char *text, const char *indent)
 {
-	for (int n; *text; text += n) {
-		n = shown((const unsigned char *)text);
-		if (n)
-			fwrite(text, 1, (size_t)n, to);
-		else if (*text == '\n')
+	while (*text) {
+		size_t count = 0; // at once: stderr has no buffer
+		for (int n; (n = shown((const unsigned char *)text + count)); count += (size_t)n)
+			;
+		fwrite(text, 1, count, to);
+		text += count;
+		if (*text == '\n')
 			fprintf(to, "\n%s", text[1] && text[1] != ' ' ? indent : "");
-		else
+		else if (*text)
 			fprintf(to, "\\x%02x", (unsigned char)*text);
-		n = n ? n : 1;
+		text += !!*text;
 	}
 }
 

@@ -77,12 +77,12 @@ int amosc_eta(struct amosc *, const char **json);
 
 /* Settings of the optimizer Amos; docs/optimizer.md and compiler/book/optim.am define them. */
 struct amosc_amos {
-	double xi, beta, momentum, warmup, clip, extra_l2; /* NAN: by rule */
-	double coef, pace, most, reach, least;             /* results */
+	double xi, beta, momentum, warmup, clip, extra_l2, average; /* NAN: by rule */
+	double coef, pace, strength, most, reach, least, mix;       /* results */
 };
-/* Sets what is NAN by the rules of amosc train --average 0, for `batches` independent batches in the
- * data and a loss that is the mean over `labels` per update; 0: unknown. For trainers of other
- * frameworks, which take gradients at the parameters. */
+/* Sets what is NAN by the rules of amosc train, for `batches` independent batches in the data and a
+ * loss that is the mean over `labels` per update; 0: unknown. For trainers of other frameworks.
+ * `average` is 0 by rule, for those that take gradients at the parameters. */
 int amosc_amos_defaults(struct amosc_amos *, double batches, double labels);
 
 /* Compiles for this machine, in memory. The session owns the returned model, which amos.h

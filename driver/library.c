@@ -166,10 +166,12 @@ int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
 		opt.labels = (Labels){labels, labels > 0 ? 1 / sqrt(labels) : 0};
 		opt.xi = a->xi, opt.beta = a->beta, opt.momentum = a->momentum;
 		opt.warmup = a->warmup, opt.clip = a->clip, opt.extra_l2 = a->extra_l2;
+		opt.average = a->average;
 		opt_defaults(arena, &opt);
-		*a = (struct amosc_amos){opt.xi,   opt.beta,     opt.momentum, opt.warmup,
-		                         opt.clip, opt.extra_l2, opt.coef,     opt.pace,
-		                         opt.most, opt.reach,    opt.least};
+		*a = (struct amosc_amos){opt.xi,    opt.beta,     opt.momentum, opt.warmup,
+		                         opt.clip,  opt.extra_l2, opt.average,  opt.coef,
+		                         opt.pace,  opt.strength, opt.most,     opt.reach,
+		                         opt.least, opt.mix};
 		arena_free(arena);
 	}
 	return caught(&catch);

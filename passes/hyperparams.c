@@ -39,8 +39,27 @@ static const double REACH = 2;     // scale of a step, per RMS of the parameter
 static const double LEAST = 0.07;  // lower limit of that scale, per eta
 static const double WARMUP = 50;   // steps
 static const double AVERAGE = 8;   // weights are a running mean of the last t / AVERAGE steps
-static const double RISE = 3;      // times as large a xi where they are,
-static const double LONGER = 2;    // and times as long a warm-up
+static const double RISE = 3;      // times as large a xi where they are
+static const double FEW = 40;      // batches; with fewer, xi falls in proportion,
+static const double FEWEST = 10;   // but not below that of so many
+
+// Sets the corrections that no option names; xi is `part` of that for FEW batches.
+static void correct(Opt *opt, Text *rules, double part)
+{
+	double n = opt->batches, many = n / MANY;
+	// Less xi means less decay, as with a schedule.
+	opt->pace = MAX(part * part / (opt->xi * opt->xi * (n + LITTLE)), 1);
+	opt->strength = opt->average ? opt->pace : 1;
+	opt->most = 1 / (1 - many);
+	opt->reach = REACH;
+	opt->least = LEAST + (1 - LEAST) * many;
+	say(rules, "decay %.4g times as %s: %.4g / (xi^2 (N + %g))\n", opt->pace,
+	    opt->average ? "strong, and ending as much faster" : "fast", part * part, LITTLE);
+	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
+	    MANY);
+	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
+	    opt->reach, opt->least);
+}
 
 static void amos_defaults(Opt *opt, Text *rules)
 {
@@ -54,6 +73,8 @@ static void amos_defaults(Opt *opt, Text *rules)
 	           : format(rules->arena,
 	                    "weights are a running mean over the last 1/%g of all steps", AVERAGE));
 	double rise = small && opt->average ? RISE - (RISE - 1) * many : 1;
+	double part = small && opt->average ? MIN(MAX(n, FEWEST) / FEW, 1) : 1;
+	rise *= part;
 	double xi = n > 0 ? 1 / sqrt(n + prior) : 0.01;
 	const char *rule = "the number of batches is unknown; give --data, --batches or --xi";
 	if (n > 0)
@@ -67,10 +88,10 @@ static void amos_defaults(Opt *opt, Text *rules)
 	              rise != 1 ? format(rules->arena, " / %.4g", rise) : ""));
 	choose(rules, "momentum", &opt->momentum, opt->average ? 0 : 0.9,
 	       opt->average ? NULL : "the authors' default");
-	double usual = 5 / (1 - opt->beta), few = WARMUP * (opt->average ? LONGER : 1);
-	choose(rules, "warm-up", &opt->warmup, round(usual * many + few * (1 - many)),
+	double usual = 5 / (1 - opt->beta);
+	choose(rules, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
 	       small ? format(rules->arena, "%g steps, toward 5 / (1 - beta) as N approaches %g",
-	                      few, MANY)
+	                      WARMUP, MANY)
 	             : "5 / (1 - beta) steps");
 
 	// clip is the norm of the sum of the labels' gradients, which are independent.
@@ -85,19 +106,8 @@ static void amos_defaults(Opt *opt, Text *rules)
 		              count, PLURAL(count, "label", "labels"));
 	choose(rules, "clip", &opt->clip, clip, rule);
 	choose(rules, "extra L2", &opt->extra_l2, 0, NULL);
-	if (!small)
-		return;
-	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
-	opt->strength = opt->average ? opt->pace : 1;
-	opt->most = 1 / (1 - many);
-	opt->reach = REACH;
-	opt->least = LEAST + (1 - LEAST) * many;
-	say(rules, "decay %.4g times as %s: 1 / (xi^2 (N + %g))\n", opt->pace,
-	    opt->average ? "strong, and ending as much faster" : "fast", LITTLE);
-	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
-	    MANY);
-	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
-	    opt->reach, opt->least);
+	if (small)
+		correct(opt, rules, part);
 }
 
 // Sets those of the optimizer's row; the warm-up is ours.

@@ -88,11 +88,18 @@ static void inspect(const struct job *job)
 // Settings of Amos, by the rules of docs/optimizer.md.
 static void settings(void)
 {
-	struct amosc_amos a = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 0, 0}, given = a, unknown = a;
+	struct amosc_amos a = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 0, 0, 0, 0};
+	struct amosc_amos given = a, unknown = a, average = a;
 	expect(!amosc_amos_defaults(&a, 500, 16), "settings by rule");
 	expect(fabs(a.xi - 0.02) < 1e-12 && a.beta == 0.98 && a.clip == 0.25 && a.warmup == 51 &&
-	           a.reach == 2 && a.pace > 4 && a.most > 1 && a.extra_l2 == 0,
+	           a.reach == 2 && a.pace > 4 && a.most > 1 && a.extra_l2 == 0 && !a.average &&
+	           a.strength == 1,
 	       "settings for few batches");
+	average.average = 8;
+	expect(!amosc_amos_defaults(&average, 500, 16) && average.average == 8 &&
+	           average.xi > 2.9 * a.xi && !average.momentum && average.mix == 0.8 &&
+	           average.strength == average.pace,
+	       "settings for a running mean");
 	given.xi = 0.01;
 	expect(!amosc_amos_defaults(&given, 500, 0) && given.xi == 0.01 && given.beta == 0.99 &&
 	           given.warmup == 500 && given.pace == 1 && !given.most && !given.reach &&

@@ -242,10 +242,20 @@ static void test_rules(void)
 	close_to("xi", opt.xi, (3 - 2 * 1303e-5) / sqrt(1303 + 2000));
 	close_to("beta", opt.beta, 0.98);
 	close_to("momentum", opt.momentum, 0);
-	close_to("warm-up", opt.warmup, 102);
+	close_to("warm-up", opt.warmup, 53);
 	close_to("clip", opt.clip, 1 / sqrt(768));
 	hold("what was chosen is said",
 	     strstr(opt.chosen, "xi 0.05175: 2.974 / sqrt(N + 2000)") != NULL);
+	Opt few = opt_named("amos");
+	few.batches = 10;
+	opt_defaults(arena, &few);
+	close_to("xi of ten batches", few.xi, (3 - 2e-4) / 4 / sqrt(2010));
+	close_to("beta", few.beta, 0.98);
+	close_to("decay", few.strength, 2010 / pow(3 - 2e-4, 2) / 110);
+	Opt one = opt_named("amos");
+	one.batches = 1;
+	opt_defaults(arena, &one);
+	close_to("xi of one batch", one.xi, (3 - 2e-5) / 4 / sqrt(2001));
 	Opt given = opt_named("amos");
 	given.batches = 1303;
 	given.elsewhere = true;

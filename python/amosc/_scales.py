@@ -18,18 +18,19 @@ import amosc
 
 from ._library import Double, InputError, lib, need
 
-GIVEN = ("xi", "beta", "momentum", "warmup", "clip", "extra_l2")
+GIVEN = ("xi", "beta", "momentum", "warmup", "clip", "extra_l2", "average")
+DERIVED = ("coef", "pace", "strength", "most", "reach", "least", "mix")
 
 
 class _Settings(ctypes.Structure):  # struct amosc_amos
-    _fields_ = [(name, Double) for name in (*GIVEN, "coef", "pace", "most", "reach", "least")]
+    _fields_ = [(name, Double) for name in (*GIVEN, *DERIVED)]
 
 
 def settings(
     batches: float | None, labels: float | None, **given: float | None
 ) -> Dict[str, float]:
     """Returns all settings of Amos: those of GIVEN that are given, the rest as `amosc train`
-    chooses them.
+    chooses them, but for `average`, which is 0.
 
     batches  independent batches in the data, such as len(loader); None: unknown, which selects
              Algorithm 1

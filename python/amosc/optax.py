@@ -5,6 +5,7 @@ amosc eta.
     optimizer = amosc.optax.amos("report.json", batches=1000, labels=32)
 
 amos, muon, hyperball   transformations of Optax, for trees of parameters
+averaged                the running mean that amos(..., average=8) trains toward
 decay_mask              the mask of optax.adamw
 
 Scales are by name: the keys of a leaf's path, joined by "." or "/", with or without a first
@@ -25,7 +26,7 @@ import optax
 
 from . import _scales
 
-__all__ = ["amos", "muon", "hyperball", "decay_mask", "newton_schulz"]
+__all__ = ["amos", "averaged", "muon", "hyperball", "decay_mask", "newton_schulz"]
 
 Rate = Union[float, Callable[[Any], Any]]
 LEAST_V = 2.0**-125  # lower limit of v, as in the authors' code
@@ -93,12 +94,14 @@ def _type(x: Any) -> Any:
 
 
 class AmosState(NamedTuple):
-    """count: steps made; v, b: one number per slot; m: running means of updates, or None."""
+    """count: steps made; v, b: one number per slot; m: running means of updates, or None; gap: the
+    distances of the parameters from their running means, or None."""
 
     count: Any
     v: Any
     b: Any
     m: Any
+    gap: Any
 
 
 def _mean_square(x: Any, slots: Tuple[int, ...]) -> Any:
@@ -106,9 +109,9 @@ def _mean_square(x: Any, slots: Tuple[int, ...]) -> Any:
     return jnp.mean(jnp.square(x), axis=over, keepdims=True) if over else jnp.square(x)
 
 
-def _step(w: Any, g: Any, eta: Any, v: Any, b: Any, m: Any, t: Any, xi: Any,
-          a: Dict[str, float]) -> Tuple[Any, Any, Any, Any]:
-    """Returns the update of one parameter, to be subtracted, and its next v, b and m.
+def _step(w: Any, g: Any, eta: Any, v: Any, b: Any, m: Any, gap: Any, t: Any, xi: Any,
+          a: Dict[str, float]) -> Tuple[Any, Any, Any, Any, Any]:
+    """Returns the update of one parameter, to be subtracted, and its next v, b, m and gap.
     compiler/book/optim.am has the equations; `a` has the settings."""
     if a["clip"]:
         g = jnp.clip(g, -a["clip"], a["clip"])
@@ -124,17 +127,22 @@ def _step(w: Any, g: Any, eta: Any, v: Any, b: Any, m: Any, t: Any, xi: Any,
     e = eta
     if a["reach"]:
         e = jnp.clip(a["reach"] * jnp.sqrt(jnp.mean(jnp.square(w))), a["least"] * eta, eta)
-    delta = d * (xi * e * n * g + (0.5 * gamma + a["extra_l2"]) * w)
+    delta = d * (xi * e * n * g + (0.5 * a["strength"] * gamma + a["extra_l2"]) * w)
     b = b + a["pace"] * gamma * (1 + b)
     if m is not None:
         delta = m = a["momentum"] * m + (1 - a["momentum"]) * delta
-    return delta, v, b, m
+    if gap is not None:
+        part, share = a["average"] / (a["average"] + t - 1), 1 - a["mix"]
+        moved = gap / share - delta  # from the mean to what the algorithm steps
+        after = share * (1 - part) * moved
+        delta, gap = gap - part * moved - after, after
+    return delta, v, b, m, gap
 
 
 def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | None = None,
          labels: float | None = None, beta: float | None = None, momentum: float | None = None,
          clip: float | None = None, extra_l2: float | None = None, warmup: float | None = None,
-         **options: Any) -> optax.GradientTransformation:
+         average: float = 0, **options: Any) -> optax.GradientTransformation:
     """Returns the optimizer Amos (arXiv 2210.11693), with the settings that amosc train would
     choose.
 
@@ -146,6 +154,8 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
     labels         labels in a batch, over which the loss is a mean; None: gradients are not clipped
     beta, momentum, clip, extra_l2, warmup
                    as the options of amosc train
+    average        train toward a running mean of the parameters over about the last 1/average of
+                   all steps, which averaged() returns; amosc train has 8
     options        of amosc.eta(), if scales is a model
     """
     xi = _at(learning_rate, 0) if learning_rate is not None else None
@@ -158,6 +168,7 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
         clip=clip,
         extra_l2=extra_l2,
         warmup=warmup,
+        average=average,
     )
     rate: Rate = a["xi"] if learning_rate is None else learning_rate
     row_of = _rows(_scales.read(scales, **options))
@@ -178,10 +189,12 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
 
     def init(params: Any) -> AmosState:
         v = jax.tree_util.tree_map_with_path(slots, params)
-        m = jax.tree_util.tree_map(
-            lambda x: jnp.zeros(x.shape, _type(x)) if a["momentum"] else None, params
+        m, gap = (
+            jax.tree_util.tree_map(lambda x: jnp.zeros(x.shape, _type(x)) if used else None, params)
+            for used in (a["momentum"], a["average"])
         )
-        return AmosState(jnp.zeros((), jnp.int32), v, jax.tree_util.tree_map(jnp.zeros_like, v), m)
+        b = jax.tree_util.tree_map(jnp.zeros_like, v)
+        return AmosState(jnp.zeros((), jnp.int32), v, b, m, gap)
 
     def update(updates: Any, state: AmosState, params: Any = None) -> Tuple[Any, AmosState]:
         if params is None:
@@ -190,7 +203,8 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
         warm = jnp.minimum(t / a["warmup"], 1) if a["warmup"] else 1.0
         now = _at(rate, state.count) * warm
 
-        def one(path: Sequence[Any], w: Any, g: Any, v: Any, b: Any, m: Any) -> Tuple[Any, ...]:
+        def one(path: Sequence[Any], w: Any, g: Any, v: Any, b: Any, m: Any,
+                gap: Any) -> Tuple[Any, ...]:
             kind = _type(w)
             eta = jnp.asarray(row_of(path)["eta"], kind)
             delta, *after = _step(
@@ -200,6 +214,7 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
                 v,
                 b,
                 m,
+                gap,
                 t.astype(kind),
                 jnp.asarray(now, kind),
                 a,
@@ -207,12 +222,22 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
             return (-delta.astype(w.dtype), *after)
 
         leaves, form = jax.tree_util.tree_flatten_with_path(params)
-        others = [form.flatten_up_to(tree) for tree in (updates, state.v, state.b, state.m)]
+        others = [form.flatten_up_to(tree) for tree in (updates, *state[1:])]
         made = [one(path, w, *rest) for (path, w), *rest in zip(leaves, *others)]
-        delta, v, b, m = (form.unflatten([row[k] for row in made]) for k in range(4))
-        return delta, AmosState(t, v, b, m)
+        delta, *after = (form.unflatten([row[k] for row in made]) for k in range(5))
+        return delta, AmosState(t, *after)
 
     return optax.GradientTransformation(init, update)
+
+
+def averaged(params: Any, state: AmosState) -> Any:
+    """Returns the running mean of the parameters that amos(..., average=K) trains toward, to
+    evaluate and to save; without `average`, the parameters."""
+    leaves, form = jax.tree_util.tree_flatten(params)
+    gaps = form.flatten_up_to(state.gap)
+    return form.unflatten(
+        [w if gap is None else (w - gap).astype(w.dtype) for w, gap in zip(leaves, gaps)]
+    )
 
 
 # ---- matrices: Muon, Hyperball ----------------------------------------------------------

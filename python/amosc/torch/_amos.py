@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -15,7 +15,6 @@ from ._fused import Rule
 from ._scales import ScaleWarning, resolve
 
 GIVEN = ("beta", "momentum", "clip", "extra_l2", "warmup")  # settings beside lr
-DERIVED = ("coef", "pace", "most", "reach", "least")  # those that follow from the data alone
 LEAST_V = 2.0**-125  # lower limit of v, as in the authors' code
 
 
@@ -40,10 +39,10 @@ def _reached(w: List[torch.Tensor], eta: List[torch.Tensor],
 
 
 def amos(w: List[torch.Tensor], g: List[torch.Tensor], eta: List[torch.Tensor],
-         v: List[torch.Tensor], b: List[torch.Tensor], m: Optional[List[torch.Tensor]], t: int,
-         group: Dict[str, Any]) -> None:
+         v: List[torch.Tensor], b: List[torch.Tensor], m: Optional[List[torch.Tensor]],
+         ahead: Optional[List[torch.Tensor]], t: int, group: Dict[str, Any]) -> None:
     """Makes step t = 1, 2, ... of parameters w, in place, with their state v, b, m (None: no
-    momentum).
+    momentum), ahead (None: no running mean; else w is the point where gradients are taken).
 
     eta, v and b broadcast against the parameter; `group` has the settings. The names are those of
     Algorithm 1.
@@ -79,7 +78,7 @@ def amos(w: List[torch.Tensor], g: List[torch.Tensor], eta: List[torch.Tensor],
     d = [x * y for x, y in zip(b, torch._foreach_sqrt(eta))]  # 1 / d of Algorithm 1
     torch._foreach_mul_(d, small)
     torch._foreach_add_(d, 1.0)
-    decay = torch._foreach_mul(gamma, 0.5)
+    decay = torch._foreach_mul(gamma, 0.5 * group["strength"])
     torch._foreach_add_(decay, group["extra_l2"])
     delta = [x * (y / z) for x, y, z in zip(w, decay, d)]
     for one, x, y, z, grad in zip(delta, e, r, d, g):
@@ -90,7 +89,14 @@ def amos(w: List[torch.Tensor], g: List[torch.Tensor], eta: List[torch.Tensor],
     if m is not None:
         torch._foreach_lerp_(m, delta, 1 - group["momentum"])
         delta = m
-    torch._foreach_sub_(w, delta)
+    if ahead is None:
+        torch._foreach_sub_(w, delta)
+        return
+    part, gap = group["average"] / (group["average"] + t - 1), 1 - group["mix"]
+    torch._foreach_add_(w, ahead, alpha=-gap)  # the mean before the step
+    torch._foreach_sub_(ahead, delta)
+    torch._foreach_add_(w, ahead, alpha=part + gap * (1 - part))
+    torch._foreach_mul_(ahead, 1 - part)
 
 
 class Amos(Optimizer):
@@ -112,6 +118,9 @@ class Amos(Optimizer):
                     other defaults are the paper's
     beta, momentum, clip, extra_l2, warmup
                     as the options of amosc train, with the same defaults (docs/optimizer.md)
+    average         train toward a running mean of the parameters over about the last 1/average of
+                    all steps; amosc train has 8. Call eval() before the parameters are evaluated
+                    or saved, and train() before the next step
     foreach         update parameters together, which is faster on a GPU and takes more memory
                     (default: on a GPU)
     fused           update parameters on the CPU by a program that amosc compiles at the first step.
@@ -121,7 +130,8 @@ class Amos(Optimizer):
 
     Groups may have their own lr, beta, momentum, clip, extra_l2 and warmup, and eta and slots: a
     value for all of their parameters, or a list. State is v and b, one number per slot, and the
-    running mean m of the updates.
+    running mean m of the updates, or with `average` the distance `ahead` from the mean to what the
+    algorithm steps.
     """
 
     own = ("_scales",)
@@ -132,7 +142,7 @@ class Amos(Optimizer):
                  lr: Optional[float] = None, beta: Optional[float] = None,
                  momentum: Optional[float] = None, clip: Optional[float] = None,
                  extra_l2: Optional[float] = None, warmup: Optional[float] = None,
-                 foreach: Optional[bool] = None, fused: Optional[bool] = None, **options: Any):
+                 average: float = 0, foreach: Optional[bool] = None, fused: Optional[bool] = None, **options: Any):
         defaults: Dict[str, Any] = by_name.settings(
             batches,
             labels,
@@ -142,6 +152,7 @@ class Amos(Optimizer):
             clip=clip,
             extra_l2=extra_l2,
             warmup=warmup,
+            average=average,
         )
         defaults["lr"] = defaults.pop("xi")
         defaults["batches"] = batches if lr is None else None  # that the other settings follow from
@@ -149,7 +160,7 @@ class Amos(Optimizer):
         self._tensors: Dict[torch.Tensor, Tuple[Any, torch.Tensor]] = (
             {}
         )  # {parameter: its eta, as given and as used}
-        super().__init__(groups, dict(defaults, foreach=foreach, fused=fused))
+        super().__init__(groups, dict(defaults, training=True, foreach=foreach, fused=fused))
 
     @property
     def report(self) -> Any:
@@ -215,17 +226,47 @@ class Amos(Optimizer):
             state["v"], state["b"] = (
                 torch.zeros(full, dtype=dtype, device=parameter.device) for _ in "vb"
             )
-        if group["momentum"] and "m" not in state:
-            state["m"] = torch.zeros_like(parameter, dtype=dtype)
+        for key, used in ("m", group["momentum"]), ("ahead", group["average"]):
+            if used and key not in state:
+                state[key] = torch.zeros_like(parameter, dtype=dtype)
         return state
 
+    @torch.no_grad()
+    def eval(self) -> None:
+        """Makes the parameters the running mean, to evaluate or to save them. Without `average`
+        they stay as they are."""
+        for group in self.param_groups:
+            for parameter in group["params"] if group["training"] else []:
+                state = self.state[parameter] if parameter in self.state else {}
+                if "ahead" in state:
+                    state["point"] = parameter.detach().clone()
+                    mean = parameter - (1 - group["mix"]) * state["ahead"]
+                    parameter.copy_(mean)
+            group["training"] = False
+
+    @torch.no_grad()
+    def train(self) -> None:
+        """Undoes eval() to the bit, also if the parameters were changed meanwhile."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter in self.state and "point" in self.state[parameter]:
+                    parameter.copy_(self.state[parameter].pop("point"))
+            group["training"] = True
+
     def settings(self, group: Dict[str, Any], indices: List[int]) -> Dict[str, Any]:
-        own = {name: group[name] for name in (*GIVEN, *DERIVED, "batches")}
+        own = {name: group[name] for name in (*GIVEN, *by_name.DERIVED, "batches")}
         return {**own, "eta": [group["eta"][i] for i in indices]}
 
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        if any(group["average"] and not group["training"] for group in self.param_groups):
+            raise RuntimeError("Amos: step() after eval()\n  help: call train() before it")
+        return super().step(closure)
+
     def rule(self, group: Dict[str, Any]) -> Rule:
+        if group["average"]:
+            raise ValueError("fused: it has no running mean of the parameters\n  help: fused=False")
         known = by_name.settings(group["batches"], None)
-        for name in DERIVED:
+        for name in by_name.DERIVED:
             if group[name] != known[name]:
                 raise ValueError(
                     f"fused: {name}: expected {known[name]}, which follows from batches, found "
@@ -257,6 +298,7 @@ class Amos(Optimizer):
         eta = [self._scale(group, *row) for row in rows]
         states = [self._state(group, *row) for row in rows]
         m = [state["m"] for state in states] if group["momentum"] else None
+        ahead = [state["ahead"] for state in states] if group["average"] else None
         amos(
             w,
             g,
@@ -264,6 +306,7 @@ class Amos(Optimizer):
             [state["v"] for state in states],
             [state["b"] for state in states],
             m,
+            ahead,
             t,
             group,
         )
