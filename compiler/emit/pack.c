@@ -127,39 +127,30 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 	return d->p.fold > 1 ? pairs_of(g, half[0], half[1], false) : half[0];
 }
 
-// Returns how many steps of k, of so many elements each, are prefetched ahead: half of L1 holds
-// them.
-static int64_t steps_ahead(const Dot *d, int64_t elements)
-{
-	enum { MOST = 8 };
-	int64_t held = d->g->target->machine->l1 / 2 / (elements * d->p.bytes);
-	return MAX(1, MIN(MOST, held));
-}
+// Steps of k that are copied to a strip or panel before those of the next. Of each, these lines of
+// memory are adjacent: the hardware prefetches them better than a line here and there.
+enum { RUN = 8 };
 
 // Packs steps [first, end) of the block of k, with lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->width, vectors = d->p.width / width;
-	Loop steps, panels;
-	if (d->b_rows)
-		steps = loop_begin(g, first, end, 1);
-	panels = loop_begin(g, number(g, 0), d->count, 1);
+	int64_t width = g->width, vectors = d->p.width / width, run = d->b_rows ? RUN : d->s->depth;
+	Loop runs = loop_begin(g, first, end, run);
+	Value last = end_after(g, runs.i, run, end);
+	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, d->p.width));
 	Value panel = times(g, panels.i, d->p.panel_size);
 	Index lanes[UNITS];
 	for (int64_t u = 0; u < vectors; u++)
 		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->p.n, width);
-	if (!d->b_rows)
-		steps = loop_begin(g, first, end, 1);
-	int64_t columns = d->s->b_shared ? d->p.n : d->s->panels * d->p.width;
-	int64_t ahead = steps_ahead(d, columns);
-	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, ahead));
+	Loop steps = loop_begin(g, runs.i, last, 1);
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
 	for (int64_t u = 0; u < vectors; u++) {
 		Value to = sum_of(g, panel, times(g, steps.i, d->p.width));
-		Value place = sum_of(g, to, number(g, ahead * d->p.width + u * width));
+		Value next = sum_of(g, to, number(g, RUN * d->p.width + u * width));
 		if (d->s->b_shared)
-			g->ops->prefetch(g, element(d, d->panel, place), F_write);
+			g->ops->prefetch(g, element(d, d->panel, next), F_write);
 		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
 		     sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
@@ -167,8 +158,9 @@ static void copy_panels(Dot *d, Value first, Value end)
 			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
 			    F_read);
 	}
-	loop_end(g, d->b_rows ? &panels : &steps);
-	loop_end(g, d->b_rows ? &steps : &panels);
+	loop_end(g, &steps);
+	loop_end(g, &panels);
+	loop_end(g, &runs);
 }
 
 // Transposes full vectors of k, and copies the rest of the block.
@@ -206,30 +198,30 @@ static void transpose_panels(Dot *d)
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
-	int64_t width = g->width, rows = d->tile.rows;
-	Loop steps = loop_begin(g, from, to, 1);
-	int64_t group = d->s->a_shared ? d->p.m : d->s->group * rows;
-	int64_t ahead = steps_ahead(d, group), a_step = d->tile.loop[0].a_step;
-	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, ahead));
-	Value place = times(g, steps.i, d->tile.loop[0].a_step);
+	int64_t width = g->width, rows = d->tile.rows, a_step = d->tile.loop[0].a_step;
+	Loop runs = loop_begin(g, from, to, RUN);
+	Value last = end_after(g, runs.i, RUN, to);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
+	Loop steps = loop_begin(g, runs.i, last, 1);
+	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
+	Value place = sum_of(g, own, times(g, steps.i, a_step));
 	for (int64_t r = 0; r < rows; r += width) {
 		Value mask = rows - r < width ? first_lanes(g, rows - r) : NULL;
 		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->p.m, 1, mask);
-		Value to = sum_of(g, sum_of(g, own, place), number(g, r));
 		if (d->s->a_shared)
 			g->ops->prefetch(
-			    g, element(d, d->strip, sum_of(g, to, number(g, ahead * a_step))),
+			    g, element(d, d->strip, sum_of(g, place, number(g, r + RUN * a_step))),
 			    F_write);
-		keep(d, at_step(d, 0, step, &lanes), d->strip, to);
+		keep(d, at_step(d, 0, step, &lanes), d->strip, sum_of(g, place, number(g, r)));
 		if (d->a_rows)
 			g->ops->prefetch(g, in_place(d, 0, later, sum_of(g, row, number(g, r))),
 			                 F_read);
 	}
-	loop_end(g, &strips);
 	loop_end(g, &steps);
+	loop_end(g, &strips);
+	loop_end(g, &runs);
 }
 
 // Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
