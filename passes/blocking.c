@@ -175,19 +175,19 @@ static void choose_kept(Scheduler *t, int64_t row)
 static void find_ahead(Scheduler *t, Ref r)
 {
 	const Val *v = val(t->graph, r);
-	if (t->seen[r] || !same_shape(&v->shape, &t->kern->space))
+	if (t->seen[r] || count_of(&v->shape) != count_of(&t->kern->space))
 		return;
 	t->seen[r] = true;
 	if (!t->level[r])
 		add_step(t, &t->sched->ahead, r, 0);
-	else if (prims[v->op].cls == C_map)
+	else if (prims[v->op].cls == C_map || v->op == O_reshape)
 		for (int k = 0; k < v->nin; k++)
 			find_ahead(t, v->in[k]);
 }
 
 // The reductions of a row read memory; the second pass over the row reads cache and leaves memory
-// idle, so it prefetches the next row, if rows are contiguous, come from memory and stay in the
-// first-level cache.
+// idle, so it prefetches the next row, if rows are contiguous, come from memory and stay in cache:
+// on a GPU, in the first.
 static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 {
 	ValSteps *ahead = &t->sched->ahead;
@@ -201,7 +201,8 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 	for (int i = 0; i < ahead->count; i++)
 		t->seen[ahead->at[i].val] = false;
 	forget_seen(t);
-	if (ahead->count * row * 8 > t->machine->l1)
+	int64_t cache = t->machine->threads > 1 ? t->machine->l1 : t->machine->l2 / 2;
+	if (!holds_rows(t->sched, row, cache))
 		ahead->count = 0;
 }
 

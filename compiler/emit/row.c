@@ -43,18 +43,19 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	const ValSteps *ahead = &g->kern->sched->ahead;
+	bool near = holds_rows(g->kern->sched, s->row, g->target->machine->l1);
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
 		            s->idx);
 		for (int k = 0; k < ahead->count; k++) {
 			const Val *v = val(g->graph, ahead->at[k].val);
-			Index here = ravel(g->vars, &v->shape, s->idx);
+			Index here = ravel(g->vars, &g->kern->space, s->idx);
 			Index next = shift_index(here, s->row);
 			Lanes lanes = index_value(g, &next);
 			Value memory = location_address(g, ahead->at[k].val);
 			LLVMTypeRef type = memory_type(g, v->type);
 			g->ops->prefetch(g, LLVMBuildGEP2(g->b, type, memory, &lanes.base, 1, ""),
-			                 F_read);
+			                 near ? F_read : F_later);
 		}
 		store_outs(g, s->idx);
 	}

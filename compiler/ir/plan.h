@@ -147,6 +147,13 @@ typedef struct Kern {
 	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
 
+// True if a cache of so many bytes holds a row and the next of the values that are prefetched: f32,
+// a row of so many elements.
+static inline bool holds_rows(const Sched *s, int64_t row, int64_t cache)
+{
+	return s->ahead.count * row * 8 <= cache;
+}
+
 typedef VEC(int) Ints;
 typedef struct Plan {
 	const Graph *graph; // composites decomposed; live values only
