@@ -147,6 +147,57 @@ static void choose_group(Tiling *d)
 	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
 }
 
+// True if the launch before may pack operand o for all workers: what it packs is not large, and has
+// a block for each batch or one for all.
+static bool can_share(const Tiling *d, int o)
+{
+	enum { LARGE = 16 << 20 };
+	const struct Shared *c = &d->p.shared[o];
+	return !d->t->tuning->alone && c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
+	       (c->batches == 1 || c->batches == d->p.batch);
+}
+
+// ---- Winograd's method ------------------------------------------------------------------
+
+// True if it takes less time than the product: by multiply-adds, and what elements of transformed
+// squares, sums and kernels cost in them. A small machine lacks the memory.
+static bool is_winograd(const Tiling *d, Squares *s)
+{
+	enum { SQUARE = 600, KERNEL = 3000, LEAST = 16 }; // costs of all points; channels
+	const DotSizes *p = &d->p;
+	const Val *a = val(d->t->graph, d->v->in[0]), *b = val(d->t->graph, d->v->in[1]);
+	bool f32 = a->type == E_f32 && b->type == E_f32 && d->v->type == E_f32;
+	if (!f32 || d->t->machine->workers == 1 || !find_squares(d->t->graph, &d->patch, s) ||
+	    s->channels < LEAST || p->n < LEAST)
+		return false;
+	double each = (double)(s->channels * p->n), direct = (double)(p->m * p->k * p->n);
+	double square = POINTS * each + SQUARE * (double)(s->channels + p->n);
+	return direct > (double)s->all * square + KERNEL * each;
+}
+
+// Squares are transformed in groups: of a strip if kernels and squares stay in L2, else of so many
+// that the kernels, which come from memory for each group, cost less than its products.
+static void choose_squares(Tiling *d)
+{
+	enum { MANY = 28, EACH = 8 }; // squares of a group; workers
+	Sched *s = d->t->sched;
+	s->height = ceil_div(d->p.squares.all, ceil_div(d->p.squares.all, d->high));
+	s->depth = d->p.squares.channels;
+	s->b = W_copy;
+	s->batches = s->group = s->panels = s->strips = 1;
+	update(d);
+	int64_t strips = d->p.strips, panels = d->p.panels;
+	bool held = panels * d->p.panel_size * d->p.bytes < d->cache * 5 / 8;
+	s->group = MIN(strips, held ? 1 : ceil_div(MANY, s->height));
+	// Kernels that are too large to be shared are transformed by one worker for each panel.
+	int64_t down = can_share(d, 1) ? MIN(2 * EACH, ceil_div(strips, s->group)) : 1;
+	s->strips = ceil_div(ceil_div(strips, down), s->group) * s->group;
+	s->panels = ceil_div(panels, MIN(panels, ceil_div(EACH, down)));
+	update(d);
+}
+
+// ---- how operands come to the tile --------------------------------------------------------
+
 // a is read in place where k is contiguous and rows do not meet in one set of L1, or where its rows
 // are and few panels meet it.
 static void choose_a(Tiling *d)
@@ -156,6 +207,10 @@ static void choose_a(Tiling *d)
 	Sched *s = d->t->sched;
 	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
 		int rank = val(d->t->graph, d->patch.from)->shape.rank;
+		if (is_winograd(d, &d->p.squares)) {
+			s->a = W_winograd;
+			return;
+		}
 		bool fits = !d->p.matrix || fits_matrix(&d->patch, rank, d->p.matrix);
 		if (!fits && d->p.n < FEW) {
 			d->p.matrix = 0;
@@ -183,16 +238,6 @@ static void choose_a(Tiling *d)
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
 	update(d);
 	choose_group(d);
-}
-
-// True if the launch before may pack operand o for all workers: what it packs is not large, and has
-// a block for each batch or one for all.
-static bool can_share(const Tiling *d, int o)
-{
-	enum { LARGE = 16 << 20 };
-	const struct Shared *c = &d->p.shared[o];
-	return !d->t->tuning->alone && c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
-	       (c->batches == 1 || c->batches == d->p.batch);
 }
 
 // What it costs that operand o comes to `times` groups of workers: read in place, packed by each,
@@ -323,7 +368,8 @@ static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 {
 	if (d->p.shared[o].batches == 1)
 		groups *= ceil_div(d->p.batch, d->t->sched->batches);
-	return way != W_place && way != W_patch && groups > 1 && can_share(d, o);
+	bool packed = way == W_copy || way == W_transpose;
+	return packed && groups > 1 && can_share(d, o);
 }
 
 void tile_product(Scheduler *t)
@@ -345,7 +391,9 @@ void tile_product(Scheduler *t)
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
-	if (s->a == W_patch)
+	if (s->a == W_winograd)
+		choose_squares(&d);
+	else if (s->a == W_patch)
 		choose_patch(&d);
 	else
 		choose_split(&d);
@@ -354,9 +402,11 @@ void tile_product(Scheduler *t)
 	// b is read in place when few strips meet it, and every panel is complete.
 	Stride a = d.stride[0], b = d.stride[1];
 	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
-	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed;
+	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed &&
+	            s->a != W_winograd;
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
-	s->b = lies ? W_place : d.copied[1] || crossed ? W_copy : W_transpose;
+	bool copied = d.copied[1] || crossed || s->a == W_winograd;
+	s->b = lies ? W_place : copied ? W_copy : W_transpose;
 	s->b_ahead = tuning->still || d.p.matrix ? 0 : lies ? AHEAD : t->machine->ahead;
 	update(&d);
 
@@ -376,5 +426,5 @@ void tile_product(Scheduler *t)
 	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across * MAX(1, s->parts);
 	s->after = s->parts > 1 ? d.p.strips : s->reduce.count ? d.p.panels : 0;
 	s->work = d.p.partials + s->reduce.count * d.p.down * partial_line(d.p.n) * PARTIAL;
-	s->local = d.p.sums + d.p.strip + d.p.panel;
+	s->local = d.p.sums + d.p.strip + d.p.panel + d.p.products;
 }

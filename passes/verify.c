@@ -150,6 +150,10 @@ static void check_tile(const Contents *c)
 	DotSizes z = dot_sizes(c->arena, p->graph, &inside, kern, m);
 	if (s->a == W_patch && !z.patch.elements)
 		fail(p->name, "kernel %d: its rows are no windows", k);
+	if (s->a == W_winograd &&
+	    (!z.squares.all || z.bytes != 4 || s->depth != z.squares.channels || s->b != W_copy ||
+	     s->a_shared || s->parts > 1))
+		fail(p->name, "kernel %d: no convolution for Winograd's method", k);
 	if (s->accumulation == A_f64 && z.bytes < 8)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
@@ -167,7 +171,7 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
 		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
-	    s->local < z.sums + z.strip + z.panel)
+	    s->local < z.sums + z.strip + z.panel + z.products)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 

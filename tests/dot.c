@@ -16,7 +16,8 @@ static const struct Case {
 		    "graph " kind "\nslot a : input f32[" a "]\nslot b : input f32[" b             \
 		    "]\nout y = " product "\n"                                                     \
 	}
-#define NN(m, k, n) PRODUCT("nn", m, k, n, #m "," #k, #k "," #n, "dot(a, b)")
+#define WINOGRAD(channels) (36 * (channels)) // products at 36 points
+#define NN(m, k, n)        PRODUCT("nn", m, k, n, #m "," #k, #k "," #n, "dot(a, b)")
     NN(1, 1, 1),
     NN(1, 7, 1),
     NN(1, 64, 33),
@@ -159,6 +160,20 @@ static const struct Case {
      "slot w : input f32[180,40]\n"
      "%1 = window(max(x * c, 0); [1,9,3,1,1,1,1, 2,8,3,1,1,1,1], 0.5) : f32[2,9,8,20,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [144,180]), w)\n"},
+    {"squares of windows, and sums of them", WINOGRAD(20),
+     "graph squares\nslot x : input f32[2,30,31,20]\nslot w : input f32[180,40]\n"
+     "slot c : input f32[1,40]\n"
+     "%1 = window(max(x, 0); [1,30,3,1,1,1,1, 2,31,3,1,1,1,1], 0.5) : f32[2,30,31,20,3,3]\n"
+     "%2 = dot(reshape(permute(%1; [0,1,2,4,5,3]); [1860,180]), w) : f32[1860,40]\n"
+     "out y = max(%2 + c, 0)\nout s = sum(%2 * 0.0005; [0])\n"},
+    {"squares of windows that run backward", WINOGRAD(32),
+     "graph squares\nslot x : input f32[1,40,37,32]\nslot w : input f32[288,33]\n"
+     "%1 = window(x; [1,42,3,1,-1,0,1, 2,39,3,1,-1,0,1], 0) : f32[1,42,39,32,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [1638,288]), w)\n"},
+    {"squares of windows by groups", WINOGRAD(16),
+     "graph squares\nslot x : input f32[2,2,44,45,16]\nslot w : input f32[1,2,144,33]\n"
+     "%1 = window(x; [2,44,3,1,1,1,1, 3,45,3,1,1,1,1], 0) : f32[2,2,44,45,16,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,3,5,6,4]); [2,2,1980,144]), w)\n"},
     {"the gradient of a kernel, in parts", 5000,
      "graph parts\nslot x : input f32[8,28,30,20]\nslot g : input f32[6720,40]\n"
      "slot c : input f32[1,40]\n"

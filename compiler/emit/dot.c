@@ -77,8 +77,7 @@ static void each_column(Dot *d, LaneBody *body, void *context)
 	                  (int)(d->p.width / g->width), body, context);
 }
 
-// Computes the outputs for rows from..to of the strip at `first`, whose sums are finished.
-static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
+void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
 {
 	Gen *g = d->g;
 	const Shape *shape = &d->v->shape;
@@ -280,6 +279,10 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 {
 	Gen *g = d->g;
+	if (d->s->a == W_winograd) {
+		finish_squares(d, from, to);
+		return;
+	}
 	if (d->s->order == N_panels) {
 		Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 		Panel panel = panel_at(d, panels.i);
@@ -301,7 +304,7 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 		Value row, end;
 		own_rows(d, strips.i, &row, &end);
 		end = LLVMBuildSelect(g->b, done, end, row, "");
-		finish_strip(d, strip.first, row, end, strip.sums);
+		finish_rows(d, strip.first, row, end, strip.sums);
 	}
 	loop_end(g, &strips);
 }
@@ -367,7 +370,7 @@ static void product(Dot *d)
 		d->sums = element(d, work_memory(g, d->p.part_offset),
 		                  sum_of(g, times(g, part, d->p.part_size), d->first_column));
 	} else {
-		if (!d->p.matrix)
+		if (!d->p.matrix && d->s->a != W_winograd)
 			choose_streams(d);
 		d->sums = local_memory(g, d->p.sums);
 	}
@@ -375,6 +378,8 @@ static void product(Dot *d)
 		d->strip = local_memory(g, d->p.strip);
 	if (d->p.panel)
 		d->panel = local_memory(g, d->p.panel);
+	if (d->p.products)
+		d->products = local_memory(g, d->p.products);
 	choose_next(d);
 	d->sum_tile = tile_function(g, &d->tile);
 	g->ops->tile_begin(g, &d->tile);
@@ -441,7 +446,7 @@ static void finish_parts(Dot *d)
 	row.to = element(d, d->sums, times(g, rows.i, d->tile.c_row));
 	each_column(d, add_parts, &row);
 	loop_end(g, &rows);
-	finish_strip(d, first, from, to, d->sums);
+	finish_rows(d, first, from, to, d->sums);
 }
 
 // The tile reads rows and steps at the offsets of their digits.
@@ -498,7 +503,7 @@ void emit_dot(Gen *g)
 	                .loops = 1,
 	                .loop = {{.a_step = d.p.a_step}},
 	                .b_step = s->b == W_place ? b.down : d.p.width,
-	                .c_row = (s->parts > 1 ? d.p.panels : s->panels) * d.p.width,
+	                .c_row = d.p.sum_row,
 	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,
 	                .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,

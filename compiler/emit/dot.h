@@ -12,6 +12,7 @@ typedef struct Dot {
 	bool a_rows;              // a is contiguous from row to row
 	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
 	Value panel, strip, sums; // memory
+	Value products;           // the same, of the points of squares
 	Value sum_tile;           // the function
 	Value stream[STREAMS];    // of the maps after the product
 	int streams;
@@ -28,6 +29,9 @@ typedef struct Dot {
 
 Value first_row(Dot *, Value strip);
 void go_to_block(Dot *, Value block); // of k
+// Computes the outputs for rows from..to of all columns of the worker, whose sums are finished;
+// sums: of row `first`.
+void finish_rows(Dot *, Value first, Value from, Value to, Value sums);
 
 // ---- pack.c ---------------------------------------------------------------------------
 
@@ -43,6 +47,28 @@ void pack_strips(Dot *, Value first, Value end, Value from, Value to);
 void pack_shared(Dot *);
 // Returns the operand's block of k in shared memory.
 Value shared_block(Dot *, int o);
+// Returns lanes from column `base` on; masked beyond the last.
+Index column_lanes(Dot *, Value base);
+// Evaluates b at a step of k, with lanes along its columns.
+Value b_at_step(Dot *, Value step, const Index *lanes);
+void keep(Dot *, Value, Value memory, Value i); // stores lanes
+
+typedef struct PatchLine { // elements of the value under windows
+	Dot *d;
+	Ref from;
+	int last;         // the axis along the lanes
+	const Index *idx; // of the first
+	double fill;
+	Value to; // where it is packed
+} PatchLine;
+
+// ---- winograd.c -----------------------------------------------------------------------
+
+// As pack_panels and pack_strips, of transformed kernels and transformed squares.
+void transform_panels(Dot *, Value from, Value to);
+void transform_strips(Dot *, Value first, Value end);
+// Multiplies these strips, which are transformed, by all panels, and computes their outputs.
+void finish_squares(Dot *, Value first, Value end);
 
 static inline Value element(Dot *d, Value memory, Value i)
 {

@@ -20,7 +20,7 @@ static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
 	return lane_index(g, base, count, align, mask);
 }
 
-static void keep(Dot *d, Value v, Value memory, Value i)
+void keep(Dot *d, Value v, Value memory, Value i)
 {
 	Value store = LLVMBuildStore(d->g->b, splat(d->g, v), element(d, memory, i));
 	LLVMSetAlignment(store, (unsigned)d->tile.bytes);
@@ -107,6 +107,16 @@ static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
 	return pairs_of(g, x, y, true);
+}
+
+Index column_lanes(Dot *d, Value base)
+{
+	return lanes_of(d->g, base, d->p.n, d->g->width);
+}
+
+Value b_at_step(Dot *d, Value step, const Index *lanes)
+{
+	return at_step(d, 1, step, lanes);
 }
 
 // Evaluates operand o with lanes along steps of k, from `step` on. whole: all of them exist.
@@ -290,18 +300,9 @@ static Index block_start(Dot *d)
 	return add_index(g->vars, &none, &block, each * fold);
 }
 
-typedef struct BoxLine {
-	Dot *d;
-	Ref from;
-	int last; // the axis along the lanes
-	const Index *idx;
-	double fill;
-	Value to;
-} BoxLine;
-
 static void pack_line(Gen *g, int n, const Index *unit, void *context)
 {
-	const BoxLine *r = context;
+	const PatchLine *r = context;
 	Dot *d = r->d;
 	Index idx[RANK], next[RANK];
 	memcpy(idx, r->idx, sizeof idx);
@@ -352,7 +353,7 @@ static void pack_box(Dot *d, Value first)
 		to = sum_of(g, to, times(g, loops[a].i, box->stride[a]));
 	}
 	idx[last] = shift_index(idx[last], box->below[last]);
-	BoxLine line = {d, from, last, idx, fill, to};
+	PatchLine line = {d, from, last, idx, fill, to};
 	int64_t size = box->size[last];
 	g->ops->lane_loop(g, number(g, 0), number(g, size), size,
 	                  (int)MIN(ceil_div(size, g->width), UNROLL), pack_line, &line);
@@ -365,7 +366,9 @@ static void pack_box(Dot *d, Value first)
 
 void pack_panels(Dot *d, Value from, Value to)
 {
-	if (d->s->b == W_copy)
+	if (d->s->a == W_winograd)
+		transform_panels(d, from, to);
+	else if (d->s->b == W_copy)
 		copy_panels(d, from, to);
 	else if (d->s->b == W_transpose)
 		transpose_panels(d);
@@ -373,7 +376,9 @@ void pack_panels(Dot *d, Value from, Value to)
 
 void pack_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
-	if (d->s->a == W_patch)
+	if (d->s->a == W_winograd)
+		transform_strips(d, first, end);
+	else if (d->s->a == W_patch)
 		pack_box(d, first);
 	else if (d->s->a == W_copy && d->p.matrix)
 		turn_strips(d, first, end, from, to);

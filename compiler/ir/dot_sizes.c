@@ -98,6 +98,17 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
 }
 
+// The steps of each product are the channels; its rows are squares.
+static void square_sizes(DotSizes *p, const Sched *s)
+{
+	p->steps = p->chunk = p->squares.channels;
+	p->blocks = p->chunk_blocks = 1;
+	p->strips = ceil_div(p->squares.all, s->height);
+	p->strip_point = s->group * p->strip_size;
+	p->sum_point = s->group * s->height * p->width + 16; // no multiple of 4096 bytes
+	p->panel_size *= POINTS;
+}
+
 static DotSizes matrix_sizes(const Graph *g, const Val *v)
 {
 	const Shape *b = &val(g, v->in[1])->shape;
@@ -122,7 +133,9 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	DotSizes p = matrix_sizes(g, v);
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
 	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
-	bool windows = s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch);
+	bool squares = s->a == W_winograd;
+	bool windows =
+	    (s->a == W_patch || squares) && find_patch(scratch, g, inside, v, &p, &p.patch);
 	int rank = windows ? val(g, p.patch.from)->shape.rank : 0;
 	// A patch has whole lines of pairs that are not all complete.
 	int64_t whole = windows && p.patch.step.at[0].extent % 2 ? p.patch.step.at[0].extent : 0;
@@ -135,6 +148,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.dense = p.fold > 1 && s->a == W_place;
 	if (windows)
 		fold_digits(&p, rank);
+	squares = squares && windows && find_squares(g, &p.patch, &p.squares);
 	p.width = s->vectors * p.lanes;
 	if (!s->height)
 		return p;
@@ -148,9 +162,11 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.a_row = by_steps ? 1 : s->depth + 16;
 	p.a_step = by_steps ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
 	p.strip_size = by_steps ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
-	if (windows)
-		patch_sizes(&p, s, rank, machine->lanes);
 	p.panel_size = (s->depth + 1) * p.width;
+	if (squares)
+		square_sizes(&p, s);
+	else if (windows)
+		patch_sizes(&p, s, rank, machine->lanes);
 	bool used[] = {s->a_shared, s->b_shared};
 	Packing way[] = {s->a, s->b};
 	int64_t parts[] = {p.strips, p.panels}, size[] = {p.strip_size, p.panel_size};
@@ -179,12 +195,17 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.across = ceil_div(p.panels, s->panels);
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
+	int64_t rows = squares ? EDGE * EDGE : waiting * s->height;
+	p.sum_row = (squares ? 1 : s->parts > 1 ? p.panels : s->panels) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up
-		p.sums = full_lines(s->height * p.panels * p.width * p.bytes);
-	else
-		p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
-	if (s->a != W_place && !s->a_shared)
+		rows = s->height;
+	p.sums = full_lines(rows * p.sum_row * p.bytes);
+	if (squares) {
+		p.strip = full_lines(POINTS * p.strip_point * p.bytes);
+		p.products = full_lines(POINTS * p.sum_point * p.bytes);
+	} else if (s->a != W_place && !s->a_shared) {
 		p.strip = full_lines((s->a == W_patch ? 1 : s->group) * p.strip_size * p.bytes);
+	}
 	if (s->b != W_place && !s->b_shared)
 		p.panel = full_lines(s->panels * p.panel_size * p.bytes);
 	return p;

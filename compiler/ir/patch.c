@@ -125,3 +125,43 @@ bool find_patch(Arena *arena, const Graph *g, const Inside *inside, const Val *d
 		}
 	return complete_digits(&patch->row, p->m) && complete_digits(&patch->step, p->k);
 }
+
+// Returns the axis along which a digit moves alone, by 1 or -1; -1: there is none.
+static int axis_of(const Digit *d, int rank)
+{
+	int axis = -1;
+	for (int a = 0; a < rank; a++) {
+		if (d->move[a] && (axis >= 0 || llabs(d->move[a]) != 1))
+			return -1;
+		axis = d->move[a] ? a : axis;
+	}
+	return axis;
+}
+
+bool find_squares(const Graph *g, const Patch *patch, Squares *s)
+{
+	const Digits *row = &patch->row, *step = &patch->step;
+	const Shape *shape = &val(g, patch->from)->shape;
+	int last = shape->rank - 1;
+	*s = (Squares){.all = 1, .channels = step->at[0].extent};
+	if (row->n < 2 || step->n != 3)
+		return false;
+	for (int i = 0; i < 2; i++) { // columns, lines
+		const Digit *position = &row->at[i], *tap = &step->at[1 + i];
+		int axis = axis_of(tap, shape->rank);
+		if (tap->extent != TAP_EDGE || axis < 0 || axis_of(position, shape->rank) != axis ||
+		    position->move[axis] != 1)
+			return false;
+		s->axis[1 - i] = axis;
+		s->turned[1 - i] = tap->move[axis] < 0;
+	}
+	while (last > 0 && shape->dim[last] == 1)
+		last--;
+	s->channel = axis_of(&step->at[0], shape->rank);
+	s->columns = ceil_div(row->at[0].extent, EDGE);
+	s->lines = ceil_div(row->at[1].extent, EDGE);
+	for (int i = 2; i < row->n; i++)
+		s->all *= row->at[i].extent;
+	s->all *= s->lines * s->columns;
+	return s->channel == last && step->at[0].move[last] == 1 && s->axis[0] != s->axis[1];
+}

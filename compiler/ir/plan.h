@@ -97,6 +97,7 @@ typedef enum Packing { // how an operand of a product comes to the tile
 	W_transpose,   // packed with lanes along k, transposed in registers (b) or left so (a)
 	               // (P_blocks: threads side by side read along k)
 	W_patch,       // a, whose rows are windows: their elements are packed once (patch.c)
+	W_winograd,    // a, whose rows are windows, by Winograd's method (winograd.c)
 	PACKINGS
 } Packing;
 
@@ -308,6 +309,16 @@ typedef struct Patch {
 	int64_t elements;
 } Patch;
 
+// Winograd's method for windows of 3 x 3: a square of 4 x 4 rows, which read 6 x 6 elements, is 36
+// products of transformed elements and transformed kernels, not 144.
+enum { EDGE = 4, TAP_EDGE = 3, SPAN = EDGE + TAP_EDGE - 1, POINTS = SPAN * SPAN };
+typedef struct Squares {
+	int64_t all, lines, columns; // in all; of lines and of columns of an image
+	int64_t channels;            // steps of each of the products
+	int axis[2], channel;        // of the value under the windows: line, column; channel
+	bool turned[2];              // by axis: the first tap is the last element of a window
+} Squares;
+
 // Sizes computed from the schedule of a product.
 typedef struct DotSizes {
 	int lead; // axes before it are the batch; those from it to the last but one are rows
@@ -332,10 +343,14 @@ typedef struct DotSizes {
 		int64_t size, offset;    // elements of a block of k; bytes before it
 	} shared[2];
 	Patch patch;
+	Squares squares;                // of Winograd's method
+	int64_t sum_row;                // elements of sums from row to row
+	int64_t strip_point, sum_point; // elements from point to point of strips, of products
 	int64_t part_blocks;            // of k, of a part of it
 	int64_t part_size, part_offset; // elements of the sums of a part; bytes of work before them
 	int64_t partials;               // bytes of work before the partial results
 	int64_t sums, strip, panel;     // bytes of local memory
+	int64_t products;               // the same, of the points of squares
 } DotSizes;
 // Returns how many digits i of the rows a strip of windows has.
 static inline int64_t strip_digits(const Sched *s, int i)

@@ -22,7 +22,7 @@ static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
 static const char *const partitions[] = {"rows", "columns", "partials", "tiles", "heads", "blocks"};
 static const char *const accumulations[] = {"own", "f32", "f64"};
 static const char *const orders[] = {"strips", "panels"};
-static const char *const packings[] = {"place", "copy", "transpose", "patch"};
+static const char *const packings[] = {"place", "copy", "transpose", "patch", "winograd"};
 
 static const struct SchedField {
 	const char *name;
