@@ -513,6 +513,8 @@ void emit_dot(Gen *g)
 		d.tile.loop[0].a_step = a.along * d.p.fold;
 	} else if (s->a == W_patch) {
 		read_patch(&d.tile, &d.p.patch);
+		if (d.tile.a_row == 1 && !d.p.matrix) // rows are adjacent
+			d.tile.a_ahead = (int)s->b_ahead;
 	} else if (s->a_shared) {
 		d.tile.soon_row = d.p.a_row;
 	}

@@ -91,9 +91,11 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 		for (int at = 0; t->b_ahead && at < t->vectors * t->lanes; at += 64 / t->bytes)
 			prefetch_line(g, along(g, t, s->b, (k + t->b_ahead) * t->b_step + at),
 			              F_read);
+		int64_t later = (k + t->a_ahead) * t->loop[0].a_step;
 		if (t->a_ahead)
-			prefetch_line(g, along_a(g, t, s->a, (k + t->a_ahead) * t->loop[0].a_step),
-			              F_read);
+			prefetch_line(g, along_a(g, t, s->a, later), F_read);
+		if (t->a_ahead && t->run) // of a patch, where rows are in two lines of cache
+			prefetch_line(g, along_a(g, t, s->a, later + t->rows - 1), F_read);
 		for (int r = 0; r < t->rows; r++) {
 			int64_t line = t->run ? r / t->run : 0;
 			int64_t row = line * t->a_line + (r - line * t->run) * t->a_row;
