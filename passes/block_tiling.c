@@ -21,9 +21,14 @@ typedef struct Kind {            // of products
 	double product, load; // cost of one, and of an element
 } Kind;
 
+// Of exact machines, whose operands pass through registers, a stage is multiplied while one is
+// loaded.
+#define MATRIX MATRIX_ROWS, MATRIX_COLUMNS, 512
 static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
-                  bf16 = {32, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, 0.0625, 8},
-                  tf32 = {32, 64, 512, MATRIX_LINE / 4, BUFFERS, 1, 0.125, 16};
+                  bf16 = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 0.0625, 8},
+                  tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 0.125, 16},
+                  exact_bf16 = {MATRIX, MATRIX_LINE / 2, 2, 1, 0.0625, 8},
+                  exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 0.5, 16};
 
 typedef struct Choice {
 	int64_t height, columns, parts;
@@ -56,15 +61,17 @@ static int64_t largest(int64_t extent, int64_t least, int64_t most)
 	return side;
 }
 
-static const Kind *kind_of(const BlockSizes *z)
+static const Kind *kind_of(const BlockSizes *z, const Machine *machine)
 {
+	if (machine->exact && z->matrix)
+		return z->matrix == E_bf16 ? &exact_bf16 : &exact_f32;
 	return z->matrix == E_bf16 ? &bf16 : z->matrix ? &tf32 : &fused;
 }
 
 static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t parts)
 {
 	Choice best = {.cost = -1}, c;
-	const Kind *kind = kind_of(z);
+	const Kind *kind = kind_of(z, machine);
 	const DotSizes *p = &z->dot;
 	int64_t most = kind->most / p->bytes;
 	for (c.height = largest(p->m, kind->height, most); c.height >= kind->height; c.height /= 2)
@@ -153,7 +160,7 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	const Kind *kind = kind_of(&z);
+	const Kind *kind = kind_of(&z, t->machine);
 	Choice best = choose_tile(t->machine, &z, s->reduce.count ? 1 : MOST_PARTS);
 	s->height = best.height;
 	s->columns = best.columns;
@@ -161,7 +168,8 @@ void tile_block(Scheduler *t)
 	s->depth = kind->depth;
 	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
 		s->depth /= 2; // so many sums leave few registers for loads
-	int64_t lines = s->height + s->columns + (z.matrix == E_f32 ? BETWEEN : 0);
+	bool between = z.matrix == E_f32 && !t->machine->exact;
+	int64_t lines = s->height + s->columns + (between ? BETWEEN : 0);
 	if (z.matrix && 2 * lines * 2 * MATRIX_LINE <= MOST)
 		s->depth *= 2; // few products in a step do not hide what a step costs
 	s->unroll = kind->unroll;

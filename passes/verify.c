@@ -190,8 +190,8 @@ static void check_block(const Plan *p, int k)
 	    s->unroll < 1 || s->depth % s->unroll || s->stages < 2)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	BlockSizes z = block_sizes(p->graph, kern, p->machine);
-	if (!is_side(s->height, z.matrix ? 32 : 16, bytes) ||
-	    !is_side(s->columns, z.matrix ? 64 : 16, bytes) ||
+	if (!is_side(s->height, z.matrix ? MATRIX_ROWS : 16, bytes) ||
+	    !is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes) ||
 	    (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
 	                    s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
 	              : s->depth != 8 && s->depth != 16))

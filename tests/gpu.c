@@ -1,11 +1,13 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu cuda|rounded|ptx|opencl|hip FILE...: graphs in the notation (those of jit.c) and models
+// gpu cuda|rounded|ptx|opencl|hip|mfma FILE...: graphs in the notation (those of jit.c) and models
 // (.onnx), as a training step. cuda: on emulated threads, in random orders, where any one barrier
 // or wait left out is a race; and as PTX, which ptxas assembles, if it is installed, without
 // spills, and in registers and shared memory for two blocks of a multiprocessor. rounded: the same
 // with models' products of TF32, and of graphs that round within kernels. ptx: PTX alone; of the
 // instructions of loops that multiply bf16, a quarter may compute integers. opencl: on this
-// machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code objects.
+// machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code objects, without
+// spills; loops that multiply matrices copy no sums, and of their instructions a sixth multiply, or
+// more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -114,40 +116,63 @@ static bool computes_integers(const char *name)
 	return true;
 }
 
-// True if at most a quarter of the instructions of each innermost loop compute integers that
-// multiplies bf16 and copies its operands. The text is nvdisasm's.
-static bool has_lean_loops(Arena *arena, char *text, const char *what)
+// Returns where the innermost loop begins that a jump to `label` after all code closes; -1: it
+// closes none. *last: where the last loop began.
+static int innermost_loop(const Code *code, int count, const char *label, int *last)
+{
+	int from = count - 1;
+	while (from >= 0 && (code[from].name || strcmp(code[from].label, label)))
+		from--;
+	bool innermost = from > *last;
+	*last = MAX(*last, from);
+	return innermost ? from : -1;
+}
+
+typedef Code ReadCode(Arena *, const char *line);
+typedef bool CheckLoop(const Code *, int n, const char *kernel, const char *what);
+
+// Checks all innermost loops of disassembled kernels.
+static bool check_text(Arena *arena, char *text, ReadCode *read, CheckLoop *check, const char *what)
 {
 	VEC(Code) code = {0};
 	bool good = true;
 	const char *kernel = "";
 	int last = -1; // where the last loop begins
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		Code c = read_code(arena, line);
-		if (starts_with(line, ".text."))
+		Code c = read(arena, line);
+		if (starts_with(line, ".text.") || starts_with(line, "<amos_")) {
 			kernel = line;
+			code.count = 0; // labels may begin again
+			last = -1;
+		}
 		if (c.name || c.label)
 			PUSH(arena, code, c);
-		if (!c.name || !c.label || !starts_with(c.name, "BRA"))
-			continue;
-		int all = 0, integers = 0, products = 0, copies = 0, loads = 0, to = code.count;
-		while (to-- > 0 && (code.at[to].name || strcmp(code.at[to].label, c.label))) {
-			const char *name = code.at[to].name ? code.at[to].name : "NOP";
-			all += code.at[to].name != NULL;
-			integers += computes_integers(name);
-			products += starts_with(name, "HMMA") && strstr(name, "BF16");
-			copies += starts_with(name, "LDGSTS");
-			loads += starts_with(name, "LDG.");
-		}
-		bool innermost = to > last;
-		last = MAX(last, to);
-		if (!innermost || !products || !copies || loads || integers * 4 <= all)
-			continue;
-		printf("%s: %s %d of %d instructions compute integers\n", what, kernel, integers,
-		       all);
-		good = false;
+		int from = -1;
+		if (c.name && c.label)
+			from = innermost_loop(code.at, code.count, c.label, &last);
+		if (from >= 0)
+			good &= check(code.at + from, code.count - from, kernel, what);
 	}
 	return good;
+}
+
+// True if at most a quarter of the instructions of a loop that multiplies bf16 and copies its
+// operands compute integers. The text is nvdisasm's.
+static bool is_lean(const Code *code, int n, const char *kernel, const char *what)
+{
+	int all = 0, integers = 0, products = 0, copies = 0, loads = 0;
+	for (int i = 0; i < n; i++) {
+		const char *name = code[i].name ? code[i].name : "NOP";
+		all += code[i].name != NULL;
+		integers += computes_integers(name);
+		products += starts_with(name, "HMMA") && strstr(name, "BF16");
+		copies += starts_with(name, "LDGSTS");
+		loads += starts_with(name, "LDG.");
+	}
+	if (!products || !copies || loads || integers * 4 <= all)
+		return true;
+	printf("%s: %s %d of %d instructions compute integers\n", what, kernel, integers, all);
+	return false;
 }
 
 static bool check_loops(Arena *arena, const char *nvdisasm, const char *cubin, const char *what)
@@ -155,7 +180,7 @@ static bool check_loops(Arena *arena, const char *nvdisasm, const char *cubin, c
 	const char *text = format(arena, "%s/code", folder);
 	if (system(format(arena, "%s -c %s >%s", nvdisasm, cubin, text)))
 		return false;
-	return has_lean_loops(arena, read_file(arena, text, NULL), what);
+	return check_text(arena, read_file(arena, text, NULL), read_code, is_lean, what);
 }
 
 // loops: also their instructions, of products of many tiles.
@@ -169,6 +194,58 @@ static bool check_ptx(Arena *arena, const Graph *g, bool loops, const char *what
 	const char *program = format(arena, "%s -v -arch=sm_90 -o %s >%s 2>&1", ptxas, cubin, said);
 	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what) &&
 	       (!loops || !nvdisasm || check_loops(arena, nvdisasm, cubin, what));
+}
+
+// Reads a line of llvm-objdump, whose labels and jumps are <L0>: and L0.
+static Code read_amd_code(Arena *arena, const char *line)
+{
+	if (*line == '<')
+		return (Code){NULL, format(arena, "%.*s", (int)strcspn(line + 1, ">"), line + 1)};
+	const char *at = line + strspn(line, "\t ");
+	if (*line != '\t')
+		return (Code){NULL, NULL};
+	const char *name = format(arena, "%.*s", (int)strcspn(at, " "), at);
+	at += strcspn(at, " ");
+	at += strspn(at, " ");
+	bool jumps = starts_with(name, "s_cbranch") || starts_with(name, "s_branch");
+	return (Code){name, jumps ? format(arena, "%.*s", (int)strcspn(at, " "), at) : NULL};
+}
+
+static int matrix_loops; // that multiply by AMD's matrix instructions
+
+// True if the loop, if it multiplies matrices, does not use memory of the thread and, if it loads
+// as much as it can at once, does not copy sums and, of a tile of some size, a sixth of its
+// instructions multiply.
+static bool is_fast(const Code *code, int n, const char *kernel, const char *what)
+{
+	enum { SEVERAL = 16, LEAST = 6 };
+	int all = 0, products = 0, copies = 0, scratch = 0, narrow = 0;
+	for (int i = 0; i < n; i++) {
+		const char *name = code[i].name ? code[i].name : "";
+		all += code[i].name != NULL;
+		products += starts_with(name, "v_mfma");
+		copies += starts_with(name, "v_accvgpr");
+		scratch += starts_with(name, "scratch") || starts_with(name, "buffer");
+		narrow += starts_with(name, "global_load") && !strstr(name, "dwordx4");
+	}
+	matrix_loops += products > 0;
+	bool slow = copies || (products >= SEVERAL && products * LEAST < all);
+	if (!products || (!scratch && (narrow || !slow)))
+		return true;
+	printf("%s: %s of %d instructions, %d multiply, %d copy, %d spill\n", what, kernel, all,
+	       products, copies, scratch);
+	return false;
+}
+
+static bool check_amd_loops(Arena *arena, const Object *object, const char *what)
+{
+	const char *path = format(arena, "%s/kernels", folder),
+	           *text = format(arena, "%s/code", folder);
+	write_file(path, object->part[0].bytes, object->part[0].count);
+	const char *program =
+	    AMOSC_OBJDUMP " -d --symbolize-operands --no-show-raw-insn --no-leading-addr";
+	return !system(format(arena, "%s %s >%s", program, path, text)) &&
+	       check_text(arena, read_file(arena, text, NULL), read_amd_code, is_fast, what);
 }
 
 // True if the kernels link for AMD's GPUs, and keep their values in registers: the metadata of the
@@ -189,7 +266,8 @@ static bool check_hip(Arena *arena, const Graph *g, const char *what)
 		}
 		if (!kernels || spill || object->parts != 1)
 			printf("%s: %s: %d of %d kernels spill\n", what, gpus[i], spill, kernels);
-		good &= kernels && !spill && object->parts == 1;
+		good &=
+		    kernels && !spill && object->parts == 1 && check_amd_loops(arena, object, what);
 	}
 	return good;
 }
@@ -241,9 +319,9 @@ static bool is_large(const Graph *g)
 
 // `tolerance` is relative to each array's largest element: f32 against the evaluator's double.
 static double check_emulated(Arena *arena, const Graph *g, const Array *slot, double tolerance,
-                             const char *what)
+                             const char *target_name, const char *what)
 {
-	const Target *target = target_named(arena, "cuda:host", NULL);
+	const Target *target = target_named(arena, target_name, NULL);
 	double worst = 0;
 	int orders = is_large(g) ? 1 : 2;
 	for (int order = 1; order <= orders; order++) {
@@ -269,8 +347,10 @@ int main(int argc, char **argv)
 {
 	int failures = 0;
 	const char *how = argc > 1 ? argv[1] : "";
-	bool opencl = !strcmp(how, "opencl"), hip = !strcmp(how, "hip"),
-	     rounded = !strcmp(how, "rounded"), runs = !hip && strcmp(how, "ptx");
+	bool opencl = !strcmp(how, "opencl"), mfma = !strcmp(how, "mfma"),
+	     hip = !strcmp(how, "hip"), rounded = !strcmp(how, "rounded"),
+	     runs = !hip && strcmp(how, "ptx");
+	const char *emulated = mfma ? "hip:host" : "cuda:host";
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
@@ -284,12 +364,15 @@ int main(int argc, char **argv)
 			                    : random_slots(arena, g, (uint64_t)i - 1, 5);
 			// Rounding accumulates through the layers of a model: the tolerance is that
 			// of the goldens, or of operands with 11 digits, or 8 if few errors meet.
-			double tolerance = rounded ? ROUNDED : model ? 1e-4 : 1e-5;
-			worst = (opencl ? check_device : check_emulated)(arena, g, slot, tolerance,
-			                                                 argv[i]);
+			bool low = rounded || strstr(argv[i], "/rounded/");
+			double tolerance = low ? ROUNDED : model ? 1e-4 : 1e-5;
+			worst = opencl
+			            ? check_device(arena, g, slot, tolerance, argv[i])
+			            : check_emulated(arena, g, slot, tolerance, emulated, argv[i]);
 		}
 		bool good =
 		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
+		                   : mfma   ? true
 		                   : opencl ? takes(arena, g, "opencl",
 		                                    "spirv-val --target-env opencl2.1", argv[i])
 		                            : check_ptx(arena, g, !runs, argv[i]));
@@ -300,11 +383,12 @@ int main(int argc, char **argv)
 	printf("%d graphs %s, %d fail\n", argc - 2,
 	       opencl ? "on a device of OpenCL and as SPIR-V"
 	       : hip  ? "as code objects"
+	       : mfma ? "on emulated threads"
 	       : runs ? "on emulated threads and as PTX"
 	              : "as PTX",
 	       failures);
 	Arena *arena = arena_new();
-	if (!opencl && !hip && !find_tool(arena, "ptxas"))
+	if (!opencl && !hip && !mfma && !find_tool(arena, "ptxas"))
 		printf("no ptxas here: the PTX is not assembled\n");
 	if (!runs && !hip && !find_tool(arena, "nvdisasm"))
 		printf("no nvdisasm here: loops are not checked\n");
@@ -312,5 +396,7 @@ int main(int argc, char **argv)
 	if (gpu_barriers)
 		printf("%d barriers and waits, %d of which a race shows to be needed\n",
 		       gpu_barriers, gpu_needed);
-	return failures || argc < 3 || gpu_needed < gpu_barriers;
+	if (hip)
+		printf("%d loops multiply by matrix instructions\n", matrix_loops);
+	return failures || argc < 3 || gpu_needed < gpu_barriers || (hip && !matrix_loops);
 }

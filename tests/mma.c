@@ -1,4 +1,4 @@
-// mma.c: computes NVIDIA's matrix instructions, from the fragments of the PTX ISA: group = lane /
+// mma.c: computes matrix instructions. NVIDIA's, from the fragments of the PTX ISA: group = lane /
 // 4, pair = lane % 4.
 //   a [16, 16]: register r has row group + 8 (r % 2), columns 2 pair + 8 (r / 2) and the next
 //   b [16, 8]: register r has rows 2 pair + 8 r and the next, column group
@@ -7,6 +7,11 @@
 //   b [8, 8]: register r has row pair + 4 r, column group
 //   ldmatrix: register r has, of the lines of threads 8 r to 8 r + 7, line group, elements 2 pair
 //   and the next; turned: of lines 2 pair and the next, element group
+// AMD's, from its ISA of CDNA:
+//   a [16, 16] of bf16: A[i][k] is in lane 16 (k / 4) + i, register k / 2 % 2, half k % 2
+//   b [16, 16]: B[k][j] is in lane 16 (k / 4) + j, likewise
+//   of f32, a [16, 4]: A[i][k] is in lane 16 k + i; b [4, 16]: B[k][j] is in lane 16 k + j
+//   c [16, 16]: C[i][j] is in lane 16 (i / 4) + j, register i % 4
 #include "mma.h"
 #include <math.h>
 #include <string.h>
@@ -85,4 +90,46 @@ void mma_load(const void *const *line, bool turned, uint32_t (*result)[4])
 			}
 			result[l][r] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
 		}
+}
+
+// ---- AMD's ----------------------------------------------------------------------------
+
+static float f32_of(uint32_t bits)
+{
+	float x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+static void add_products(Lane *lane, int steps, float (*a)[16], float (*b)[16])
+{
+	for (int i = 0; i < 16; i++)
+		for (int j = 0; j < 16; j++) {
+			float *sum = &lane[16 * (i / 4) + j].c[i % 4];
+			for (int k = 0; k < steps; k++)
+				*sum = fmaf(a[i][k], b[k][j], *sum);
+		}
+}
+
+void mfma_bf16(Lane *lane)
+{
+	float a[16][16], b[16][16];
+	for (int i = 0; i < 16; i++)
+		for (int k = 0; k < 16; k++) {
+			const Lane *from = &lane[16 * (k / 4) + i];
+			a[i][k] = bf16(from->a[k / 2 % 2], k % 2);
+			b[k][i] = bf16(from->b[k / 2 % 2], k % 2);
+		}
+	add_products(lane, 16, a, b);
+}
+
+void mfma_f32(Lane *lane)
+{
+	float a[16][16], b[16][16];
+	for (int i = 0; i < 16; i++)
+		for (int k = 0; k < 4; k++) {
+			a[i][k] = f32_of(lane[16 * k + i].a[0]);
+			b[k][i] = f32_of(lane[16 * k + i].b[0]);
+		}
+	add_products(lane, 4, a, b);
 }

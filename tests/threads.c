@@ -30,7 +30,17 @@ enum {
 
 #define COPY UINT32_MAX // instead of a block: a copy under way
 
-typedef enum Wait { READY, SHUFFLE, LOAD, MULTIPLY_BF16, MULTIPLY_TF32, BARRIER, DONE } Wait;
+typedef enum Wait {
+	READY,
+	SHUFFLE,
+	LOAD,
+	MULTIPLY_BF16,
+	MULTIPLY_TF32,
+	WAVE_BF16, // AMD's
+	WAVE_F32,
+	BARRIER,
+	DONE
+} Wait;
 
 typedef struct Copy { // to shared memory, under way
 	char *to;
@@ -296,6 +306,8 @@ void amos_gpu_mma_bf16(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_
                        float, float);
 void amos_gpu_mma_tf32(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
                        float, float);
+void amos_gpu_mfma_bf16(uint64_t, uint64_t, float, float, float, float);
+void amos_gpu_mfma_f32(float, float, float, float, float, float);
 uint32_t amos_gpu_tf32(float);
 uint32_t amos_gpu_result(int32_t i);
 void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some);
@@ -321,6 +333,22 @@ void amos_gpu_mma_tf32(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint3
 {
 	thread->lane = (Lane){{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
 	wait_for(MULTIPLY_TF32);
+}
+
+void amos_gpu_mfma_bf16(uint64_t a, uint64_t b, float c0, float c1, float c2, float c3)
+{
+	thread->lane = (Lane){.c = {c0, c1, c2, c3}};
+	memcpy(thread->lane.a, &a, sizeof a);
+	memcpy(thread->lane.b, &b, sizeof b);
+	wait_for(WAVE_BF16);
+}
+
+void amos_gpu_mfma_f32(float a, float b, float c0, float c1, float c2, float c3)
+{
+	thread->lane = (Lane){.c = {c0, c1, c2, c3}};
+	memcpy(thread->lane.a, &a, sizeof a);
+	memcpy(thread->lane.b, &b, sizeof b);
+	wait_for(WAVE_F32);
 }
 
 uint32_t amos_gpu_tf32(float x)
@@ -421,24 +449,34 @@ static void load_matrices(Thread *warp)
 		memcpy(warp[l].result, result[l], sizeof result[l]);
 }
 
-static void multiply(Thread *warp, void (*matrices)(Lane *))
+static void multiply(Thread *warp, int lanes, void (*matrices)(Lane *))
 {
-	Lane lane[WARP];
-	for (int l = 0; l < WARP; l++)
+	Lane lane[WAVE_LANES];
+	for (int l = 0; l < lanes; l++)
 		lane[l] = warp[l].lane;
 	matrices(lane);
-	for (int l = 0; l < WARP; l++)
+	for (int l = 0; l < lanes; l++)
 		memcpy(warp[l].result, lane[l].c, sizeof lane[l].c);
 }
 
 static void multiply_bf16(Thread *warp)
 {
-	multiply(warp, mma_bf16);
+	multiply(warp, WARP, mma_bf16);
 }
 
 static void multiply_tf32(Thread *warp)
 {
-	multiply(warp, mma_tf32);
+	multiply(warp, WARP, mma_tf32);
+}
+
+static void wave_bf16(Thread *wave)
+{
+	multiply(wave, WAVE_LANES, mfma_bf16);
+}
+
+static void wave_f32(Thread *wave)
+{
+	multiply(wave, WAVE_LANES, mfma_f32);
 }
 
 static bool release_warp(Block *b, int from)
@@ -446,13 +484,17 @@ static bool release_warp(Block *b, int from)
 	static void (*const done[])(Thread *) = {[SHUFFLE] = shuffle,
 	                                         [LOAD] = load_matrices,
 	                                         [MULTIPLY_BF16] = multiply_bf16,
-	                                         [MULTIPLY_TF32] = multiply_tf32};
+	                                         [MULTIPLY_TF32] = multiply_tf32,
+	                                         [WAVE_BF16] = wave_bf16,
+	                                         [WAVE_F32] = wave_f32};
 	Thread *warp = &b->thread[from];
 	Wait what = warp->wait;
-	if (what == READY || what > MULTIPLY_TF32 || !all_wait(b, from, from + WARP, what))
+	int lanes = what < WAVE_BF16 ? WARP : WAVE_LANES;
+	if (what == READY || what > WAVE_F32 || from % lanes ||
+	    !all_wait(b, from, from + lanes, what))
 		return false;
 	done[what](warp);
-	for (int l = 0; l < WARP; l++)
+	for (int l = 0; l < lanes; l++)
 		warp[l].wait = READY;
 	return true;
 }

@@ -4,8 +4,8 @@
 #include "runtime.h"
 #include <stdbool.h>
 
-// A launch() for amos_run: runs the blocks of a kernel emitted for "cuda:host", some at once, in a
-// random order. Prints what is wrong, and returns 1 then.
+// A launch() for amos_run: runs the blocks of a kernel emitted for "cuda:host" or "hip:host", some
+// at once, in a random order. Prints what is wrong, and returns 1 then.
 int gpu_launch(const struct amos_run *, const struct amos_kernel *, char *const *buf);
 // The same, but before each kernel's first launch it runs it as often as the kernel has barriers
 // and waits for copies, without one of them each time. What these runs write is undone.

@@ -60,8 +60,7 @@ static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps
 		if ((s->start + s->size) * t->z.bytes > t->z.shared)
 			bug("attention takes more than %lld bytes", (long long)t->z.shared);
 	}
-	for (int i = 0; i < p->sums; i++)
-		p->d.sum[i] = variable(g, LLVMConstNull(t->a.elem));
+	clear_sums(&p->d, p->sums);
 	p->d.kind->start(&p->d);
 	return p;
 }
@@ -73,8 +72,7 @@ static void multiply(Product *p)
 
 static void multiply_anew(Product *p)
 {
-	for (int i = 0; i < p->sums; i++)
-		set_variable(p->d.g, p->d.sum[i], LLVMConstNull(p->d.elem));
+	clear_sums(&p->d, p->sums);
 	multiply(p);
 }
 
@@ -192,14 +190,17 @@ static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
 		x[e] = packed_value(p, x[e], type);
 		x[e] = LLVMBuildSelect(g->b, is, x[e], LLVMConstNull(d->packed), "");
 	}
-	Value to = operand_place(p, o, along ? column : at_row, along ? at_row : column);
-	if (d->kind->in_line(&d->share[o])) {
-		store_side(g, d->packed, d->packed_bytes, to, (int)n, x);
-	} else {
-		int64_t apart = d->share[o].size / p->sched.depth;
-		for (int e = 0; e < n; e++)
-			store_side(g, d->packed, d->packed_bytes,
-			           place_in(g, d->packed, to, number(g, e * apart)), 1, x + e);
+	bool in_line = d->kind->in_line(&d->share[o]);
+	int alike = alike_lines(d);
+	int64_t apart = d->share[o].size / (along ? steps : d->size[o]);
+	Value to = NULL;
+	for (int e = 0; e < n; e += in_line ? (int)n : 1) {
+		Value at = sum_of(g, column, number(g, e));
+		if (e % alike == 0)
+			to = operand_place(p, o, along ? at : at_row, along ? at_row : at);
+		store_side(g, d->packed, d->packed_bytes,
+		           place_in(g, d->packed, to, number(g, e % alike * apart)),
+		           in_line ? (int)n : 1, x + e);
 	}
 	loop_end(g, &loop);
 }
@@ -277,11 +278,10 @@ static Pair pair_at(const ThreadAttend *t, const Product *score, int i)
 }
 
 // Returns score i: -inf where masked. *shown: the mask that is an operand; NULL: there is none.
-static Value score_at(const ThreadAttend *t, const Product *score, int i, const Pair *pair,
-                      Value *shown)
+static Value score_at(const ThreadAttend *t, Product *score, int i, const Pair *pair, Value *shown)
 {
 	Gen *g = t->a.g;
-	Value x = read_variable(g, score->d.sum[i]);
+	Value x = read_sum(&score->d, i);
 	x = LLVMBuildFMul(g->b, x, real(&t->a, t->a.v->attr->x), "");
 	*shown = t->a.shown ? at_element(&t->a, t->a.shown, pair->query, pair->key) : NULL;
 	if (*shown)
@@ -323,7 +323,7 @@ static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, 
 		if (columns % p->d.size[1])
 			inside = also(g, inside, is_less(t, narrow(g, at), columns));
 		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
-		Value x = LLVMBuildFMul(g->b, read_variable(g, p->d.sum[i]), factor[row], "");
+		Value x = LLVMBuildFMul(g->b, read_sum(&p->d, i), factor[row], "");
 		if (some)
 			x = LLVMBuildSelect(g->b, some[row], x, real(&t->a, 0), "");
 		Index column = uniform_index(g, at, columns, 1), idx[RANK];
@@ -424,9 +424,8 @@ static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax 
 		set_variable(g, s->total[r], LLVMBuildFAdd(g->b, total, x[i], ""));
 	}
 	for (int i = 0; sum && i < sum->sums; i++) {
-		Value before = read_variable(g, sum->d.sum[i]);
-		set_variable(g, sum->d.sum[i],
-		             LLVMBuildFMul(g->b, before, fade[line_of(sum, 0, i)], ""));
+		Value before = read_sum(&sum->d, i);
+		set_sum(&sum->d, i, LLVMBuildFMul(g->b, before, fade[line_of(sum, 0, i)], ""));
 	}
 }
 
@@ -551,7 +550,7 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 			Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, share, none, "");
 			x = LLVMBuildSelect(g->b, empty, none, x, "");
 		}
-		Value d = read_variable(g, p->weight->d.sum[i]);
+		Value d = read_sum(&p->weight->d, i);
 		d = LLVMBuildFSub(g->b, d, at_element(&t->a, delta, pair.query, &zero), "");
 		d = LLVMBuildFMul(g->b, x, d, "");
 		Value used = shown ? also(g, pair.used, shown) : pair.used;

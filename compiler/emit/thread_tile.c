@@ -49,13 +49,47 @@ void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Valu
 	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), (unsigned)(n * bytes));
 }
 
+// ---- sums of a thread -----------------------------------------------------------------
+
+void clear_sums(ThreadTile *d, int n)
+{
+	int each = MAX(1, d->kind->results);
+	LLVMTypeRef type = each > 1 ? LLVMVectorType(d->elem, (unsigned)each) : d->elem;
+	for (int i = 0; i < n / each; i++)
+		if (d->sum[i])
+			set_variable(d->g, d->sum[i], LLVMConstNull(type));
+		else
+			d->sum[i] = variable(d->g, LLVMConstNull(type));
+}
+
+Value read_sum(ThreadTile *d, int i)
+{
+	Gen *g = d->g;
+	int each = d->kind->results;
+	if (!each)
+		return read_variable(g, d->sum[i]);
+	Value all = read_variable(g, d->sum[i / each]);
+	return LLVMBuildExtractElement(g->b, all, lane_number(g, i % each), "");
+}
+
+void set_sum(ThreadTile *d, int i, Value x)
+{
+	Gen *g = d->g;
+	int each = d->kind->results;
+	if (each) {
+		Value all = read_variable(g, d->sum[i / each]);
+		x = LLVMBuildInsertElement(g->b, all, x, lane_number(g, i % each), "");
+	}
+	set_variable(g, d->sum[each ? i / each : i], x);
+}
+
 // ---- operands -------------------------------------------------------------------------
 
 // Returns the operand; matrix instructions for TF32 round it themselves.
 static Ref operand_of(const ThreadTile *d, int o)
 {
 	const Val *v = val(d->g->graph, d->v->in[o]);
-	return d->p.matrix == E_f32 ? v->in[0] : d->v->in[o];
+	return d->p.matrix == E_f32 && is_tf32(v) ? v->in[0] : d->v->in[o];
 }
 
 static void term_index(ThreadTile *d, int o, const Index *k, const Index *other, Index *idx)
@@ -157,7 +191,24 @@ static bool is_copied(const ThreadTile *d, const Share *s)
 // Two elements of 16 bits wait in one register.
 static bool is_pair(const ThreadTile *d, const Share *s)
 {
-	return d->p.matrix == E_bf16 && s->vec == PAIR;
+	return d->p.matrix == E_bf16 && s->vec % PAIR == 0;
+}
+
+// True if lines of shared memory are along k, and threads have loaded elements across it. Then a
+// thread has neighboring steps of k, as many as turned() at a time, and stores these together.
+static bool is_turned(const ThreadTile *d, const Share *s)
+{
+	return !s->along && !d->kind->in_line(s);
+}
+
+static int turned(const ThreadTile *d, const Share *s)
+{
+	return is_turned(d, s) ? MIN(s->count, WIDE / d->packed_bytes) : 1;
+}
+
+int alike_lines(const ThreadTile *d)
+{
+	return d->kind->alike ? d->kind->alike(d) : LOADS;
 }
 
 static Value pair_of(Gen *g, const Value *x)
@@ -190,23 +241,34 @@ static void share_start(ThreadTile *d, int o)
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
 	int64_t line = (s->along ? depth : s->side) / s->vec;
-	s->apart = threads / line;
+	int side_by_side = turned(d, s);
+	s->apart = side_by_side > 1 ? 1 : threads / line;
 	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
 	Value outer = LLVMBuildUDiv(g->b, d->thread, number(g, line), "");
 	for (int i = 0; i < s->count; i++) {
-		Value next = sum_of(g, outer, number(g, i * s->apart));
+		int64_t group = i / side_by_side * (threads / line) * side_by_side;
+		Value next = times(g, outer, side_by_side);
+		next = sum_of(g, next, number(g, group + i % side_by_side));
 		Value own = s->along ? next : inner, at = sum_of(g, d->first[o], own);
 		int step = s->along ? 1 : s->vec;
 		if (extent % s->side)
 			at = least(g, at, number(g, extent - step));
 		s->other[i] = uniform_index(g, at, extent, step);
 		s->k[i] = s->along ? inner : next;
-		s->to[i] = sum_of(g, d->kind->place(d, o, s->k[i], own), number(g, s->start));
+		int alike = is_turned(d, s) ? alike_lines(d) : s->vec;
+		for (int e = 0; e < s->vec && i % side_by_side == 0; e += alike) {
+			Value line = sum_of(g, own, number(g, e));
+			Value to = d->kind->place(d, o, s->k[i], line);
+			s->to[s->places++] = sum_of(g, to, number(g, s->start));
+		}
 	}
-	bool regular = s->apart % d->kind->period == 0;
+	bool regular = !is_turned(d, s) && s->apart % d->kind->period == 0;
+	if (side_by_side > 1 && side_by_side < s->count)
+		s->far = IRREGULAR;
 	s->next = regular ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
-	for (int i = 0; i < all && !is_copied(d, s); i++)
+	int each = is_pair(d, s) ? PAIR : 1;
+	for (int i = 0; i < all / each && !is_copied(d, s); i++)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
 }
 
@@ -263,7 +325,7 @@ static void share_addresses(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	for (int i = 0; i < (s->next ? 1 : s->count); i++)
+	for (int i = 0; i < (s->next ? 1 : s->places); i++)
 		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
 	for (int i = 0; s->wide && i < addresses(s); i++) {
@@ -300,7 +362,10 @@ static void load_wide(ThreadTile *d, int o, int i, Value inside, Value stage, Va
 		from = LLVMBuildSelect(g->b, inside, from, number(g, 0), "");
 	Elem type = val(g->graph, of.r)->type;
 	Value memory = bytes_after(g, location_address(g, of.r), from);
-	load_side(g, memory_type(g, type), elems[type].bytes, memory, s->vec, x);
+	if (is_pair(d, s))
+		load_side(g, g->i32, PAIR * d->packed_bytes, memory, s->vec / PAIR, x);
+	else
+		load_side(g, memory_type(g, type), elems[type].bytes, memory, s->vec, x);
 }
 
 // Loads elements of an operand one by one, as its expression says.
@@ -326,6 +391,7 @@ static Value step_count(const ThreadTile *d, int64_t n)
 	return LLVMConstInt(d->count, (uint64_t)n, 1);
 }
 
+// Loads the elements of load i, or the pairs that memory has.
 static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Value *x)
 {
 	Gen *g = d->g;
@@ -350,11 +416,13 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 		load_elements(d, o, i, &k, x);
 	}
 	Elem type = val(g->graph, operand_of(d, o))->type;
-	for (int e = 0; e < s->vec && !is_copied(d, s); e++) {
+	int n = s->wide && is_pair(d, s) ? s->vec / PAIR : s->vec;
+	for (int e = 0; e < n && !is_copied(d, s); e++) {
 		if (d->p.matrix != E_bf16)
 			x[e] = widen_float(g, x[e], type);
+		Value none = LLVMConstNull(LLVMTypeOf(x[e]));
 		if (inside)
-			x[e] = LLVMBuildSelect(g->b, inside, x[e], LLVMConstNull(d->packed), "");
+			x[e] = LLVMBuildSelect(g->b, inside, x[e], none, "");
 	}
 }
 
@@ -368,13 +436,24 @@ static void load_share(ThreadTile *d, int o, Value step, Value stage)
 		load_unit(d, o, i, step, stage, x);
 		if (is_copied(d, s))
 			continue;
-		if (is_pair(d, s)) {
-			set_variable(g, s->loaded[i], pair_of(g, x));
-			continue;
+		int each = is_pair(d, s) ? PAIR : 1;
+		for (int e = 0; e < s->vec / each; e++) {
+			bool joins = each > 1 && !s->wide;
+			set_variable(g, s->loaded[i * s->vec / each + e],
+			             joins ? pair_of(g, x + e * each) : x[e]);
 		}
-		for (int e = 0; e < s->vec; e++)
-			set_variable(g, s->loaded[i * s->vec + e], x[e]);
 	}
+}
+
+// Returns element e of load i.
+static Value loaded_element(ThreadTile *d, const Share *s, int i, int e)
+{
+	Gen *g = d->g;
+	if (!is_pair(d, s))
+		return read_variable(g, s->loaded[i * s->vec + e]);
+	Value pair = read_variable(g, s->loaded[(i * s->vec + e) / PAIR]);
+	Value half = LLVMBuildLShr(g->b, pair, LLVMConstInt(g->i32, 16 * (e % PAIR), 0), "");
+	return LLVMBuildTrunc(g->b, half, g->i16, "");
 }
 
 // Advances to the steps after `step`.
@@ -397,19 +476,40 @@ static void advance_share(ThreadTile *d, int o, Value step)
 	}
 }
 
+static void put_turned(ThreadTile *d, const Share *s, Value stage)
+{
+	Gen *g = d->g;
+	int n = turned(d, s), alike = MIN(s->vec, alike_lines(d));
+	for (int i = 0; i < s->count; i += n)
+		for (int e = 0; e < s->vec; e++) {
+			Value x[LOADS], to = s->to[(i / n * s->vec + e) / alike];
+			to = bytes_after(g, to, stage);
+			for (int k = 0; k < n; k++)
+				x[k] = loaded_element(d, s, i + k, e);
+			int64_t apart = s->size / s->side; // from line to line
+			to = place_in(g, d->packed, to, number(g, e % alike * apart));
+			store_side(g, d->packed, d->packed_bytes, to, n, x);
+		}
+}
+
 static void put_share(ThreadTile *d, int o, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	if (is_copied(d, s))
 		return;
+	if (is_turned(d, s)) {
+		put_turned(d, s, stage);
+		return;
+	}
 	int n = d->kind->in_line(s) ? MIN(s->vec, WIDE / d->packed_bytes) : 1; // of a store
 	for (int i = 0; i < s->count; i++) {
 		Value x[LOADS], to = bytes_after(g, s->to[s->next ? 0 : i], stage);
 		to = bytes_after(g, to, number(g, i * s->next));
 		if (is_pair(d, s)) {
-			x[0] = read_variable(g, s->loaded[i]);
-			store_side(g, g->i32, PAIR * d->packed_bytes, to, 1, x);
+			for (int e = 0; e < s->vec / PAIR; e++)
+				x[e] = read_variable(g, s->loaded[i * s->vec / PAIR + e]);
+			store_side(g, g->i32, PAIR * d->packed_bytes, to, s->vec / PAIR, x);
 			continue;
 		}
 		for (int e = 0; e < s->vec; e++)
@@ -615,27 +715,29 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 }
 
 // Sums all steps of the part. Copies are written twice, so that the loop that multiplies has
-// nothing else to decide; what is loaded element by element is written once.
+// nothing else to decide; what is loaded element by element is written once, unless an instruction
+// has sums in many registers, which a decision would copy.
 static void sum_steps(ThreadTile *d)
 {
 	Gen *g = d->g;
 	int64_t depth = d->s->depth, ahead = (d->s->stages - 1) * depth;
 	bool copies = is_copied(d, &d->share[0]) && is_copied(d, &d->share[1]);
+	bool twice = copies || d->kind->results;
 	Value end = end_after(g, d->start, d->p.part, number(g, d->p.dot.k));
 	Value from = step_number(d, d->start);
 	end = step_number(d, end);
 	Value stage = variable(g, LLVMConstInt(g->i32, 0, 0)); // to load
 	Value first = sum_of(g, from, step_count(d, ahead));
-	if (copies) {
+	if (twice) {
 		Loop before = loop_begin(g, from, first, depth);
 		turn(d, before.i, end, stage, NULL);
 		loop_end(g, &before);
 		g->ops->all_threads(g);
 	}
 	Value last = sum_of(g, end, step_count(d, ahead));
-	Loop steps = loop_begin(g, copies ? first : from, last, depth);
+	Loop steps = loop_begin(g, twice ? first : from, last, depth);
 	Value some = LLVMConstInt(g->i1, 1, 0);
-	if (!copies)
+	if (!twice)
 		some = LLVMBuildICmp(g->b, LLVMIntSGE, steps.i, first, "");
 	turn(d, steps.i, end, stage, some);
 	g->ops->all_threads(g);
@@ -772,8 +874,7 @@ static void one_tile(ThreadTile *d)
 	d->shared = tile_memory(d);
 	for (int o = 0; o < 2; o++)
 		share_addresses(d, o);
-	for (int i = 0; i < d->size[0] * d->size[1] / g->target->machine->threads; i++)
-		d->sum[i] = variable(g, LLVMConstNull(d->elem));
+	clear_sums(d, (int)(d->size[0] * d->size[1] / g->target->machine->threads));
 	d->kind->start(d);
 	sum_steps(d);
 	finish_tile(d);

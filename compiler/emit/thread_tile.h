@@ -24,8 +24,9 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
 	                     // are copies; only the first of regular ones
 	Value inside[LOADS]; // variables: such a load is in the value under windows; NULL: always
-	Value to[LOADS];     // addresses in the first stage; if they are `next` bytes apart, that
-	int64_t next;        // of the first load; else 0
+	int places;          // where loads go to in shared memory, or their elements if turned
+	Value to[LOADS];     // their addresses in the first stage
+	int64_t next;        // bytes from load to load, of which the first has an address; or 0
 	Value loaded[LOADS]; // by element: a variable
 	int64_t side;        // rows or columns of the tile
 	int64_t start, size; // elements before it in shared memory, and of it
@@ -47,10 +48,14 @@ typedef struct TileKind {
 	// they lie in the same order again after `period`.
 	int64_t (*line)(const ThreadTile *, int o);
 	int period;
+	// If they are turned as they are stored: rows or columns that lie in the same order, from a
+	// multiple of as many on. NULL: they are not turned, or all lie so.
+	int (*alike)(const ThreadTile *);
 	int64_t (*share_size)(ThreadTile *, int o);
 	void (*start)(ThreadTile *); // sets `base`
 	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
 	void (*multiply)(ThreadTile *, Value stage);
+	int results; // of an instruction: sums in one variable, a vector; 0: one
 	// Each thread has sums of as many rows and columns. Returns the number among its rows (o:
 	// 0) or columns (o: 1) of that of sum i, and where that number is in the tile.
 	int (*line_of)(const ThreadTile *, int o, int i);
@@ -87,13 +92,19 @@ struct ThreadTile {
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
-	Value sum[SUMS];              // variables
+	Value sum[SUMS];              // variables, by read_sum() and set_sum()
 	Partials parts;               // of the kernel's reductions
 };
 
 // Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
 void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
 void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
+// Sums of a thread: so many, as 0; sum i.
+void clear_sums(ThreadTile *, int n);
+Value read_sum(ThreadTile *, int i);
+void set_sum(ThreadTile *, int i, Value);
+// Returns the number of rows or columns from a multiple of it on that are a constant apart.
+int alike_lines(const ThreadTile *);
 // Returns the address so many bytes, an integer of any type, after another.
 static inline Value bytes_after(Gen *g, Value memory, Value bytes)
 {

@@ -216,11 +216,14 @@ bool has_block_matrix(const Machine *machine)
 	return machine->pairs && machine->threads > 1;
 }
 
-static Elem matrix_type(const Graph *g, const Val *v, const Machine *machine)
+static Elem matrix_type(const Graph *g, const Val *v, const DotSizes *p, const Machine *machine)
 {
 	const Val *a = val(g, v->in[0]), *b = val(g, v->in[1]);
 	bool bf16 = a->type == E_bf16 && b->type == E_bf16, tf32 = is_tf32(a) && is_tf32(b);
-	return !has_block_matrix(machine) ? 0 : bf16 ? E_bf16 : tf32 ? E_f32 : 0;
+	// Smaller ones would waste a part of a tile, at twice the rate.
+	bool exact = machine->exact && v->type == E_f32 && a->type == E_f32 && b->type == E_f32 &&
+	             p->m >= MATRIX_ROWS && p->n >= MATRIX_COLUMNS;
+	return !has_block_matrix(machine) ? 0 : bf16 ? E_bf16 : tf32 || exact ? E_f32 : 0;
 }
 
 BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
@@ -229,7 +232,7 @@ BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	const Val *v = val(g, kern->root);
 	BlockSizes p = {.dot = matrix_sizes(g, v)};
 	const DotSizes *dot = &p.dot;
-	p.matrix = matrix_type(g, v, machine);
+	p.matrix = matrix_type(g, v, dot, machine);
 	p.down = ceil_div(dot->m, s->height);
 	p.across = ceil_div(dot->n, s->columns);
 	p.bands = ceil_div(p.down, MAX(1, s->strips));

@@ -3,8 +3,8 @@
 
 const Machine machines[] = {
 #define M(name, plain, arch, features, lanes, registers, threads, l1, l2, ...)                     \
-	{name,    plain,      arch,       features,    lanes, registers,                           \
-	 threads, (l1) << 10, (l2) << 10, __VA_ARGS__, NULL},
+	{name,    plain,      arch,       features,    lanes,          registers,                  \
+	 threads, (l1) << 10, (l2) << 10, __VA_ARGS__, .choices = NULL},
 #include "machines.def"
 #undef M
 };

@@ -38,6 +38,7 @@ typedef struct Machine {
 	int workers;
 	int rows, vectors, narrow, unroll, depth, ahead, pairs;
 	int fused, round, root;
+	bool exact;
 	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
 	// (passes/tuning.c). NULL: all have the usual one.
 	const Table *choices;
@@ -366,7 +367,8 @@ DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.
 typedef struct BlockSizes {
 	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
-	Elem matrix;            // of operands of matrix instructions: bf16, f32 as TF32; 0: none
+	Elem matrix;            // of operands of matrix instructions: bf16, f32 (as TF32,
+	                        // unless the machine is exact); 0: none
 	int64_t down, across;   // tiles
 	int64_t bands;          // of strips of tiles, each of a worker
 	int64_t part;           // steps of k of a part
@@ -378,8 +380,9 @@ BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 // a block on each multiprocessor.
 int64_t partial_columns(const Machine *, int64_t columns);
 enum { MATRIX_LINE = 64 };    // bytes of steps of k of a stage, for matrix instructions, or twice
-// True if blocks of threads have matrix instructions, for bf16 and TF32.
+// True if blocks of threads have matrix instructions, for bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
+enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 

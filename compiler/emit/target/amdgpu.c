@@ -1,6 +1,7 @@
 // amdgpu.c: defines the targets of AMD's GPUs, whose kernels are a code object, linked by lld.
 // Kernels call functions for what a thread of a GPU knows, as on OpenCL's devices; here they are
-// defined and inlined.
+// defined and inlined. "hip:host" gives the code of hip:gfx90a for this machine, as "cuda:host"
+// does that of NVIDIA's GPUs.
 #include "target.h"
 #include <assert.h>
 #include <string.h>
@@ -13,11 +14,11 @@ enum { HSA_KERNEL = 91 }; // a calling convention
 // A barrier waits for the thread's own accesses to memory; newer GPUs count its stores separately.
 // Of these, +cumode keeps the threads of a block on one compute unit, with one cache.
 static const struct Gpu {
-	const char *name, *features, *barrier;
+	const char *name, *machine, *features, *barrier;
 } gpus[] = {
-    {"gfx90a", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
-    {"gfx942", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
-    {"gfx1100", "+cumode",
+    {"gfx90a", "hip-gfx90a", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
+    {"gfx942", "hip-gfx942", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
+    {"gfx1100", "hip", "+cumode",
      "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0\n\ts_barrier"},
 };
 
@@ -78,6 +79,8 @@ static void begin_launch(Gen *g, const char *name)
 	    "amdgpu-no-dispatch-id",     "amdgpu-no-workgroup-id-y", "amdgpu-no-workgroup-id-z",
 	    "amdgpu-no-workitem-id-y",   "amdgpu-no-workitem-id-z",  "amdgpu-no-lds-kernel-id"};
 	gpu_begin(g, name);
+	if (g->target->emulated)
+		return;
 	LLVMSetFunctionCallConv(g->function, HSA_KERNEL);
 	LLVMSetVisibility(g->function, LLVMProtectedVisibility);
 	add_attribute(g->function, "amdgpu-flat-work-group-size", "256,256");
@@ -90,12 +93,17 @@ static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
                          LLVMTargetMachineRef machine)
 {
 	remove_barriers(module);
+	if (t->emulated) {
+		watch_module(module);
+		return target_code(arena, t, module, machine, LLVMObjectFile);
+	}
 	define_number(module, GPU_THREAD, "llvm.amdgcn.workitem.id.x");
 	define_number(module, GPU_BLOCK, "llvm.amdgcn.workgroup.id.x");
 	for (int k = 0; k < COUNT(gpus); k++)
 		if (!strcmp(gpus[k].name, t->cpu))
 			define_barrier(module, gpus[k].barrier);
-	run_llvm(module, machine, "always-inline");
+	// Loops that test last: else the sums of matrix instructions are copied in each iteration.
+	run_llvm(module, machine, "always-inline,function(sroa,loop(loop-rotate))");
 	return target_code(arena, t, module, machine, LLVMObjectFile);
 }
 
@@ -155,13 +163,21 @@ static Part link_kernels(Arena *arena, const Part *object, const char *lld)
 	return part;
 }
 
-static const TargetOps hip_ops = {GPU_OPS, GPU_CALLS, .begin = begin_launch, .write = write_module,
+static const TargetOps hip_ops = {GPU_OPS,
+                                  GPU_CALLS,
+                                  .begin = begin_launch,
+                                  .matrix_kind = &mfma_tile,
+                                  .write = write_module,
                                   .link = link_kernels};
+// The emulator's kernels are objects of the host.
+static const TargetOps emulated_ops = {GPU_OPS, GPU_CALLS, .begin = begin_launch,
+                                       .matrix_kind = &mfma_tile, .write = write_module};
 
 Target *hip_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
-	const char *gpu = name[3] ? name + strlen("hip:") : gpus[0].name;
+	bool emulated = !strcmp(name, "hip:host");
+	const char *gpu = name[3] && !emulated ? name + strlen("hip:") : gpus[0].name;
 	int known = FIND(gpu, gpus);
 	if (known < 0) {
 		Text names = {.arena = arena};
@@ -169,13 +185,15 @@ Target *hip_target(Arena *arena, const char *name, const Target *host)
 			say(&names, "%s%s", k ? ", " : "", gpus[k].name);
 		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
 	}
-	*t = (Target){.name = copy_string(arena, name),
-	              .triple = "amdgcn-amd-amdhsa",
-	              .cpu = gpus[known].name,
-	              .features = gpus[known].features,
-	              .machine = machine_named("hip"),
-	              .ops = &hip_ops,
-	              .device = "hip",
-	              .host = host};
+	*t = emulated ? *host
+	              : (Target){.triple = "amdgcn-amd-amdhsa",
+	                         .cpu = gpus[known].name,
+	                         .features = gpus[known].features,
+	                         .device = "hip",
+	                         .host = host};
+	t->name = copy_string(arena, name);
+	t->machine = machine_named(gpus[known].machine);
+	t->ops = emulated ? &emulated_ops : &hip_ops;
+	t->emulated = emulated;
 	return t;
 }

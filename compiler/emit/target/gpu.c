@@ -119,19 +119,31 @@ static Value call(Gen *g, const char *name, LLVMTypeRef result)
 	return LLVMBuildCall2(g->b, type, f, NULL, 0, "");
 }
 
+static Value own_number(Gen *g, const char *name, const char *emulated)
+{
+	if (!g->target->emulated)
+		return call(g, name, g->i64);
+	return LLVMBuildZExt(g->b, hardware(g, NULL, emulated, g->i32, 0, NULL), g->i64, "");
+}
+
 Value gpu_thread(Gen *g)
 {
-	return call(g, GPU_THREAD, g->i64);
+	return own_number(g, GPU_THREAD, EMULATED_THREAD);
 }
 
 Value gpu_block(Gen *g)
 {
-	return call(g, GPU_BLOCK, g->i64);
+	return own_number(g, GPU_BLOCK, EMULATED_BLOCK);
 }
 
 void gpu_all_threads(Gen *g)
 {
-	call(g, GPU_BARRIER, LLVMVoidTypeInContext(g->context));
+	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
+	Value site = LLVMConstInt(g->i32, 0, 0); // for the emulator, see watch.c
+	if (g->target->emulated)
+		hardware(g, NULL, EMULATED_BARRIER, none, 1, &site);
+	else
+		call(g, GPU_BARRIER, none);
 }
 
 enum { PARTS = 16, PART = THREADS / PARTS }; // each reduced by one thread; threads of it

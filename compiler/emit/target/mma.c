@@ -90,14 +90,12 @@ static int64_t share_size(ThreadTile *d, int o)
 
 // ---- instructions ---------------------------------------------------------------------
 
-// Returns result i of an instruction: the emulator keeps them.
+// Returns result i of an instruction.
 static Value result(Gen *g, Value all, int i, LLVMTypeRef type)
 {
-	if (!g->target->emulated)
-		return LLVMBuildExtractValue(g->b, all, (unsigned)i, "");
-	Value at = LLVMConstInt(g->i32, (unsigned)i, 0);
-	Value bits = hardware(g, NULL, "amos_gpu_result", g->i32, 1, &at);
-	return LLVMBuildBitCast(g->b, bits, type, "");
+	if (g->target->emulated)
+		return emulated_result(g, i, type);
+	return LLVMBuildExtractValue(g->b, all, (unsigned)i, "");
 }
 
 // Loads four matrices of 8 lines of 16 bytes; the lane gives the address of one line. turned: lines

@@ -14,12 +14,12 @@ static Value special(Gen *g, const char *name, const char *emulated)
 
 static Value thread_number(Gen *g)
 {
-	return special(g, "llvm.nvvm.read.ptx.sreg.tid.x", "amos_gpu_thread");
+	return special(g, "llvm.nvvm.read.ptx.sreg.tid.x", EMULATED_THREAD);
 }
 
 static Value block_number(Gen *g)
 {
-	return special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
+	return special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", EMULATED_BLOCK);
 }
 
 static void barrier(Gen *g)

@@ -241,6 +241,13 @@ Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef resul
 	return LLVMBuildCall2(g->b, type, f, args, (unsigned)n, "");
 }
 
+Value emulated_result(Gen *g, int i, LLVMTypeRef type)
+{
+	Value at = LLVMConstInt(g->i32, (unsigned)i, 0);
+	Value bits = hardware(g, NULL, "amos_gpu_result", g->i32, 1, &at);
+	return LLVMBuildBitCast(g->b, bits, type, "");
+}
+
 const char *target_system(Arena *arena, const Target *t)
 {
 	if (t->host)

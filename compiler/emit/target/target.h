@@ -9,6 +9,8 @@ Part target_code(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef, L
 // emulator by the other name.
 Value hardware(Gen *, const char *name, const char *emulated, LLVMTypeRef result, int n,
                Value *args);
+// Returns result i of the last such function that has several: the emulator keeps them.
+Value emulated_result(Gen *, int i, LLVMTypeRef);
 
 // amx.c
 void write_matrix_tile(const Gen *, const Tile *);
@@ -51,6 +53,7 @@ Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 #define GPU_THREAD  "amos_thread"
 #define GPU_BLOCK   "amos_block"
 #define GPU_BARRIER "amos_barrier"
+// For an emulated target they are functions of the emulator.
 Value gpu_thread(Gen *), gpu_block(Gen *);
 void gpu_all_threads(Gen *);
 Value gpu_reduce(Gen *, Op, Elem, Value);
@@ -63,15 +66,17 @@ Value gpu_reduce(Gen *, Op, Elem, Value);
 // Functions that a module calls for barriers: of CUDA, and of the emulator; the emulator's that
 // returns a block's own copy of an array.
 #define CUDA_BARRIER     "llvm.nvvm.barrier0"
+#define EMULATED_THREAD  "amos_gpu_thread"
+#define EMULATED_BLOCK   "amos_gpu_block"
 #define EMULATED_BARRIER "amos_gpu_barrier"
 #define EMULATED_SHARED  "amos_gpu_shared"
 #define EMULATED_WAIT    "amos_gpu_wait" // for copies to shared memory
 void remove_barriers(LLVMModuleRef);
 void watch_module(LLVMModuleRef);
 
-// ---- mma.c
+// ---- mma.c, mfma.c
 
-extern const TileKind mma_tile;
+extern const TileKind mma_tile, mfma_tile;
 
 // ---- nvptx.c, opencl.c, amdgpu.c. `host`: the target that has the tables, or runs the emulator
 
