@@ -194,9 +194,12 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 	}
 	const Group *main = reductions(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
+	// Of a large space, workers own rows, and what sums are needed for takes another launch.
+	bool by_rows = main->kind == L_col && main->reduce == row_axes(&main->space) &&
+	               count_of(&main->space) >= LARGE_SPACE;
 	if (reductions(main->kind) && reductions(other->kind))
 		return main->kind == other->kind && main->reduce == other->reduce &&
-		       same_shape(&p->space, &c->space);
+		       same_shape(&p->space, &c->space) && !(by_rows && reads_reduction(f, p, c));
 	if (other->kind != L_map || (reductions(main->kind) && other->effort.windows))
 		return false; // the elements of a row are computed for each of its reductions
 	if (reductions(main->kind))

@@ -20,9 +20,31 @@ typedef struct Permuted {
 	int64_t perm[RANK], back[RANK]; // back: the inverse
 } Permuted;
 
+// A reshape that moves axes of size 1 is one.
+static bool moves_ones(const Graph *g, const Val *v, Permuted *p)
+{
+	const Shape *x = v->nin ? &val(g, v->in[0])->shape : NULL, *y = &v->shape;
+	int from[2] = {0}; // the next axis of size 1, and the next other one
+	if (v->op != O_reshape || x->rank != y->rank)
+		return false;
+	p->from = v->in[0];
+	for (int a = 0; a < y->rank; a++) {
+		int *at = &from[y->dim[a] != 1];
+		while (*at < x->rank && (x->dim[*at] != 1) != (y->dim[a] != 1))
+			++*at;
+		if (*at == x->rank || x->dim[*at] != y->dim[a])
+			return false;
+		p->perm[a] = *at;
+		p->back[(*at)++] = a;
+	}
+	return true;
+}
+
 static bool is_permuted(const Graph *g, Ref r, Permuted *p)
 {
 	const Val *v = val(g, r);
+	if (moves_ones(g, v, p))
+		return true;
 	if (v->op != O_permute)
 		return false;
 	p->from = v->in[0];

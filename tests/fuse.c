@@ -74,6 +74,22 @@ static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
 	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centred, scale), gain), bias);
 }
 
+// Statistics of channels, as the file has them before the spatial axes: a kernel of the mean, and
+// one of all else.
+static void test_channels(Arena *arena)
+{
+	Graph *g = graph_new(arena, "channels", NULL);
+	const int64_t first[] = {0, 3, 1, 2}, last[] = {0, 2, 3, 1};
+	Ref x = put_permute(g, INPUT(g, "x", 32, 16, 16, 64), first);
+	Ref n = put_num(g, E_f32, 1.0 / (32 * 16 * 16));
+	Ref centred = put2(g, O_sub, x, put2(g, O_mul, FOLD(g, O_sum, x, 0, 2, 3), n));
+	Ref variance = FOLD(g, O_sum, put2(g, O_mul, centred, centred), 0, 2, 3);
+	variance = put2(g, O_add, put2(g, O_mul, variance, n), put_num(g, E_f32, 1e-5));
+	Ref y = put2(g, O_mul, centred, put1(g, O_rsqrt, variance));
+	add_out(g, "y", put_permute(g, y, last));
+	expect(arena, layout_pass(arena, g), "channels", "cc");
+}
+
 // x W + b + residual, normalized, used twice: the sum is part of the dot, the rest is one row
 // kernel.
 static void test_block(Arena *arena)
@@ -226,6 +242,7 @@ int main(void)
 {
 	Arena *arena = arena_new();
 	test_softmax(arena);
+	test_channels(arena);
 	test_block(arena);
 	test_mlp(arena);
 	update(arena, "update by columns", 0, 96, 64, 0, "c");
