@@ -156,6 +156,51 @@ static double stage_flops(const Step *s, int k, Stage stage)
 	                                                                                  : 0;
 }
 
+static bool is_read(const Step *s, int k, Ref r)
+{
+	for (int i = 0; i < s->reads[k].count; i++)
+		if (s->reads[k].at[i].val == r)
+			return true;
+	return false;
+}
+
+// Bytes in memory that r is computed from in kernel k, which has its sums if `summed`, without
+// those that are in `seen`.
+static double operand_bytes(const Step *s, int k, Ref r, bool summed, bool *seen)
+{
+	const Val *v = val(s->plan->graph, r);
+	if (seen[r])
+		return 0;
+	seen[r] = true;
+	if (is_read(s, k, r))
+		return (double)bytes_of(v);
+	const ValSteps *sums = &s->plan->kerns.at[k].sched->reduce;
+	for (int i = 0; summed && i < sums->count; i++)
+		if (sums->at[i].val == r)
+			return 0;
+	double bytes = 0;
+	for (int i = 0; i < v->nin; i++)
+		bytes += operand_bytes(s, k, v->in[i], summed, seen);
+	return bytes;
+}
+
+// Bytes that a launch of kernel k with partial sums reads of its operands: for the sums, or for the
+// outputs of the full shape.
+static double partial_bytes(const Step *s, int k, bool last, bool sums)
+{
+	const Kern *kern = &s->plan->kerns.at[k];
+	Arena *scratch = arena_within(s->model->session->arena);
+	bool *seen = NEWS(scratch, bool, s->plan->graph->nval);
+	double bytes = 0;
+	for (int i = 0; sums && i < kern->sched->reduce.count; i++)
+		bytes += operand_bytes(s, k, kern->sched->reduce.at[i].val, false, seen);
+	for (int o = 0; last && o < kern->nout; o++)
+		if (!is_reduced_out(s->plan->graph, kern, o))
+			bytes += operand_bytes(s, k, kern->out[o], !sums, seen);
+	arena_free(scratch);
+	return bytes;
+}
+
 // Bytes of a launch of kernel k: between its launches, results of parts go through memory.
 static double stage_bytes(const Step *s, int k, Stage stage)
 {
@@ -173,7 +218,9 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 		return in + full * own / all;
 	}
 	if (sched->partition == P_partials)
-		return stage == MAIN ? work + rows : in + (last ? full : 0) + (stage ? 0 : work);
+		return stage == MAIN ? work + rows
+		                     : partial_bytes(s, k, last, stage == BEFORE) +
+		                           (last ? full : 0) + (stage == BEFORE ? work : 0);
 	if (!sched->after)
 		return in + full + rows;
 	double sums = sched->parts > 1 ? full : 0; // else the launch after reduces what it has

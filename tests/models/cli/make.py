@@ -328,6 +328,23 @@ weights = [wave("w1", 40, 96), wave("w2", 96, 96), wave("w3", 96, 5),
 graph = helper.make_graph(nodes, "products", [value("x", F, ["n", 40])], [value("logits", F, ["n", 5])], weights)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "products.onnx")
 
+# A residual block of convolutions with batch statistics, on 64 channels.
+nodes = [
+    node("Conv", ["x", "kernel0"], ["a"], pads=[1, 1, 1, 1]),
+    node("Conv", ["a", "kernel1"], ["b"]),
+    node("BatchNormalization", ["b", "gain", "offset", "mean", "var"], ["c", "mean_now", "var_now"], training_mode=1),
+    node("Add", ["c", "a"], ["d"]),
+    node("Relu", ["d"], ["e"]),
+    node("GlobalAveragePool", ["e"], ["f"]),
+    node("Flatten", ["f"], ["g"]),
+    node("MatMul", ["g", "head"], ["logits"]),
+]
+weights = [wave("kernel0", 64, 3, 3, 3), wave("kernel1", 64, 64, 1, 1), wave("head", 64, 5),
+           *(numpy_helper.from_array(np.full(64, x, "f"), name)
+             for name, x in (("gain", 1), ("offset", 0), ("mean", 0), ("var", 1)))]
+graph = helper.make_graph(nodes, "channels", [value("x", F, ["n", 3, 16, 16])], [value("logits", F, ["n", 5])], weights)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "channels.onnx")
+
 # A head per rate, chosen by an input; the heads differ in size.
 RATES = """<ir_version: 8, opset_import: ["": 17]>
 rates (float[n, 4] x, int64 rate) => (float[n, k] y)
