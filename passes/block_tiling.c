@@ -5,30 +5,31 @@
 
 enum {
 	MOST_PARTS = 64,
-	LEAST_PART = 128,  // steps of k
-	ELEMENTS = 1024,   // of a worker that adds up parts, at most
-	LEAST = 32,        // at least, if there are few
-	SHARED = 44 << 10, // bytes of shared memory that stages may take
-	BUFFERS = 4,       // stages, at most
-	MOST = 48 << 10,   // of two stages
-	BETWEEN = 16,      // elements of f32 between lines, of both operands
+	LEAST_PART = 128, // steps of k
+	ELEMENTS = 1024,  // of a worker that adds up parts, at most
+	LEAST = 32,       // at least, if there are few
+	BUFFERS = 4,      // stages, at most
+	MOST = 48 << 10,  // of two stages
+	BETWEEN = 16,     // elements of f32 between lines, of both operands
 };
 
 typedef struct Kind {            // of products
 	int64_t height, columns; // the least of a tile
 	int64_t most;            // bytes of a side, in sums
 	int64_t depth, buffers, unroll;
+	int64_t shared;       // bytes of shared memory that stages may take
 	double product, load; // cost of one, and of an element
 } Kind;
 
 // Of exact machines, whose operands pass through registers, a stage is multiplied while one is
 // loaded.
 #define MATRIX MATRIX_ROWS, MATRIX_COLUMNS, 512
-static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
-                  bf16 = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 0.0625, 8},
-                  tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 0.125, 16},
-                  exact_bf16 = {MATRIX, MATRIX_LINE / 2, 2, 1, 0.0625, 8},
-                  exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 0.5, 16};
+static const Kind fused = {16, 16, 512, 16, 2, 2, 44 << 10, 1, 16},
+                  bf16 = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 44 << 10, 0.0625, 8},
+                  tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 44 << 10, 0.125, 16},
+                  groups = {64, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, MOST, 0.04, 8},
+                  exact_bf16 = {MATRIX, MATRIX_LINE / 2, 2, 1, 44 << 10, 0.0625, 8},
+                  exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 44 << 10, 0.5, 16};
 
 typedef struct Choice {
 	int64_t height, columns, parts;
@@ -61,17 +62,20 @@ static int64_t largest(int64_t extent, int64_t least, int64_t most)
 	return side;
 }
 
-static const Kind *kind_of(const BlockSizes *z, const Machine *machine)
+static const Kind *kind_of(const Machine *machine, Elem matrix, int64_t height)
 {
-	if (machine->exact && z->matrix)
-		return z->matrix == E_bf16 ? &exact_bf16 : &exact_f32;
-	return z->matrix == E_bf16 ? &bf16 : z->matrix ? &tf32 : &fused;
+	if (machine->exact && matrix)
+		return matrix == E_bf16 ? &exact_bf16 : &exact_f32;
+	return has_group_matrix(machine, matrix, height) ? &groups
+	       : matrix == E_bf16                        ? &bf16
+	       : matrix                                  ? &tf32
+	                                                 : &fused;
 }
 
 static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t parts)
 {
 	Choice best = {.cost = -1}, c;
-	const Kind *kind = kind_of(z, machine);
+	const Kind *kind = kind_of(machine, z->matrix, 0); // of the lowest tiles
 	const DotSizes *p = &z->dot;
 	int64_t most = kind->most / p->bytes;
 	for (c.height = largest(p->m, kind->height, most); c.height >= kind->height; c.height /= 2)
@@ -80,7 +84,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t p
 			for (c.parts = 1;
 			     c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART);
 			     c.parts++) {
-				c.cost = cost_of(kind, p, machine, &c);
+				c.cost =
+				    cost_of(kind_of(machine, z->matrix, c.height), p, machine, &c);
 				if (best.cost < 0 || c.cost < best.cost)
 					best = c;
 			}
@@ -160,8 +165,8 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	const Kind *kind = kind_of(&z, t->machine);
 	Choice best = choose_tile(t->machine, &z, s->reduce.count ? 1 : MOST_PARTS);
+	const Kind *kind = kind_of(t->machine, z.matrix, best.height);
 	s->height = best.height;
 	s->columns = best.columns;
 	s->parts = best.parts > 1 ? best.parts : 0;
@@ -175,7 +180,7 @@ void tile_block(Scheduler *t)
 	s->unroll = kind->unroll;
 	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
 	int64_t stage = (s->height + s->columns) * s->depth * bytes;
-	s->stages = MAX(2, MIN(kind->buffers, SHARED / stage));
+	s->stages = MAX(2, MIN(kind->buffers, kind->shared / stage));
 	s->a = choose_packing(t, &z.dot, 0);
 	s->b = choose_packing(t, &z.dot, 1);
 	z = block_sizes(t->graph, t->kern, t->machine);

@@ -129,7 +129,8 @@ static int check(const struct Case *c, const char *mask)
 		failed = 1;
 	}
 	failed |= is_wrong(what, "cpu", kernels, c->whole);
-	static const char *const gpus[] = {"cuda", "cuda-sm_80", "opencl", "hip", "hip-gfx90a"};
+	static const char *const gpus[] = {"cuda",   "cuda-sm_80", "cuda-sm_90a",
+	                                   "opencl", "hip",        "hip-gfx90a"};
 	for (int k = 0; k < COUNT(gpus) && !mask; k++)
 		failed |= is_wrong(what, gpus[k], kernels_of(arena, g, machine_named(gpus[k])),
 		                   c->device);

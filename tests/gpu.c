@@ -1,13 +1,17 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu cuda|rounded|ptx|opencl|hip|mfma FILE...: graphs in the notation (those of jit.c) and models
-// (.onnx), as a training step. cuda: on emulated threads, in random orders, where any one barrier
-// or wait left out is a race; and as PTX, which ptxas assembles, if it is installed, without
-// spills, and in registers and shared memory for two blocks of a multiprocessor. rounded: the same
-// with models' products of TF32, and of graphs that round within kernels. ptx: PTX alone; of the
-// instructions of loops that multiply bf16, a quarter may compute integers. opencl: on this
-// machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code objects, without
-// spills; loops that multiply matrices copy no sums, and of their instructions a sixth multiply, or
-// more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
+// gpu.c: checks GPU kernels without a GPU, against the evaluator.
+// gpu [sm_90a] cuda|rounded|ptx|opencl|hip|mfma FILE...: graphs in the notation (those of jit.c)
+// and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where any
+// one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
+// installed, without spills, and in registers and shared memory for two blocks of a multiprocessor.
+// rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
+// PTX alone; of the instructions of loops that multiply bf16, a quarter may compute integers.
+// opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code
+// objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
+// sixth multiply, or more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
+// sm_90a: for that GPU with few multiprocessors, so that small products have the tiles of large
+// ones; warpgroups multiply in each graph, each product without waiting for the one before, and
+// products of a loop take longer than its instructions.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -33,12 +37,31 @@ static const char *find_tool(Arena *arena, const char *name)
 }
 
 static const char *folder; // directory for assembled files
+static bool groups;        // the GPU is sm_90a
+
+static const char *gpu_name(void)
+{
+	return groups ? "sm_90a" : "sm_90";
+}
+
+// Returns a plan for the target, or for one of few multiprocessors.
+static Plan *plan_for(Arena *arena, const Graph *g, const Target *target)
+{
+	const Machine *machine = target_machine(target);
+	if (groups) {
+		Machine *few = NEW(arena, Machine);
+		*few = *machine;
+		few->workers = 4;
+		machine = few;
+	}
+	return plan_graph(arena, g, "run", machine);
+}
 
 static const Object *device_code(Arena *arena, const Graph *g, const char *target_name,
                                  const char *what)
 {
 	const Target *target = target_named(arena, target_name, NULL);
-	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	Plan *plan = plan_for(arena, g, target);
 	EmitOptions options = {.threads = 1, .name = what, .lld = AMOSC_LLD, .device_code = true};
 	return emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options);
 }
@@ -68,6 +91,10 @@ static bool within_limits(Arena *arena, const char *path, const char *what)
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
 		if (strstr(line, "Compiling entry"))
 			kernel = line;
+		if (strstr(line, "wgmma")) { // each waits for the one before
+			printf("%s: %s\n", what, line);
+			good = false;
+		}
 		for (int i = 0; i < COUNT(limits); i++) {
 			char *at = strstr(line, limits[i].unit);
 			while (at && at > line && at[-1] >= '0' && at[-1] <= '9')
@@ -99,7 +126,7 @@ static Code read_code(Arena *arena, const char *line)
 	at += strspn(at, "\t {");
 	if (*at == '@') // a predicate
 		at += strcspn(at, " "), at += strspn(at, " ");
-	const char *label = strstr(at, "`(");
+	const char *label = starts_with(at, "BRA") ? strstr(at, "`(") : NULL;
 	return (Code){format(arena, "%.*s", (int)strcspn(at, " ;\n"), at),
 	              label ? format(arena, "%.*s", (int)strcspn(label + 2, ")"), label + 2)
 	                    : NULL};
@@ -156,22 +183,34 @@ static bool check_text(Arena *arena, char *text, ReadCode *read, CheckLoop *chec
 	return good;
 }
 
+// Returns the cycles that an instruction of a warpgroup, of 64 rows and N columns, takes: a
+// scheduler starts as many others meanwhile.
+static int group_cycles(const char *name)
+{
+	static const char product[] = "HGMMA.64x";
+	return starts_with(name, product) ? atoi(name + strlen(product)) / 2 : 0;
+}
+
 // True if at most a quarter of the instructions of a loop that multiplies bf16 and copies its
-// operands compute integers. The text is nvdisasm's.
+// operands compute integers or, if warpgroups multiply, there are fewer than cycles of products.
+// The text is nvdisasm's.
 static bool is_lean(const Code *code, int n, const char *kernel, const char *what)
 {
-	int all = 0, integers = 0, products = 0, copies = 0, loads = 0;
+	int all = 0, integers = 0, products = 0, copies = 0, loads = 0, cycles = 0;
 	for (int i = 0; i < n; i++) {
 		const char *name = code[i].name ? code[i].name : "NOP";
 		all += code[i].name != NULL;
 		integers += computes_integers(name);
 		products += starts_with(name, "HMMA") && strstr(name, "BF16");
+		cycles += group_cycles(name);
 		copies += starts_with(name, "LDGSTS");
 		loads += starts_with(name, "LDG.");
 	}
-	if (!products || !copies || loads || integers * 4 <= all)
+	bool lean = products ? integers * 4 <= all : all < cycles;
+	if (!(products || cycles) || !copies || loads || lean)
 		return true;
-	printf("%s: %s %d of %d instructions compute integers\n", what, kernel, integers, all);
+	printf("%s: %s %d of %d instructions compute integers, in %d cycles\n", what, kernel,
+	       integers, all, cycles);
 	return false;
 }
 
@@ -189,10 +228,14 @@ static bool check_ptx(Arena *arena, const Graph *g, bool loops, const char *what
 	const char *ptxas = find_tool(arena, "ptxas"), *nvdisasm = find_tool(arena, "nvdisasm"),
 	           *said = format(arena, "%s/said", folder),
 	           *cubin = format(arena, "%s/cubin", folder);
+	const char *target = format(arena, "cuda:%s", gpu_name());
+	if (groups && !takes(arena, g, target, "grep -q wgmma.mma_async", what))
+		return false;
 	if (!ptxas)
-		return takes(arena, g, "cuda:sm_90", "grep -q '.visible .entry'", what);
-	const char *program = format(arena, "%s -v -arch=sm_90 -o %s >%s 2>&1", ptxas, cubin, said);
-	return takes(arena, g, "cuda:sm_90", program, what) && within_limits(arena, said, what) &&
+		return takes(arena, g, target, "grep -q '.visible .entry'", what);
+	const char *program =
+	    format(arena, "%s -v -arch=%s -o %s >%s 2>&1", ptxas, gpu_name(), cubin, said);
+	return takes(arena, g, target, program, what) && within_limits(arena, said, what) &&
 	       (!loops || !nvdisasm || check_loops(arena, nvdisasm, cubin, what));
 }
 
@@ -324,12 +367,14 @@ static double check_emulated(Arena *arena, const Graph *g, const Array *slot, do
 	const Target *target = target_named(arena, target_name, NULL);
 	double worst = 0;
 	int orders = is_large(g) ? 1 : 2;
+	Compiled *code = compile_plan(arena, g, plan_for(arena, g, target), target, what);
 	for (int order = 1; order <= orders; order++) {
 		gpu_seed = (uint64_t)order;
-		worst = fmax(worst, check_graph(arena, g, slot, target,
-		                                order == 1 ? gpu_launch_without : gpu_launch,
-		                                tolerance, NULL, what));
+		Launcher *launch = order == 1 ? gpu_launch_without : gpu_launch;
+		worst =
+		    fmax(worst, check_compiled(arena, code, slot, launch, tolerance, NULL, what));
 	}
+	free_compiled(code);
 	gpu_forget();
 	return worst;
 }
@@ -346,11 +391,13 @@ static double check_device(Arena *arena, const Graph *g, const Array *slot, doub
 int main(int argc, char **argv)
 {
 	int failures = 0;
+	groups = argc > 1 && !strcmp(argv[1], "sm_90a");
+	argc -= groups, argv += groups;
 	const char *how = argc > 1 ? argv[1] : "";
 	bool opencl = !strcmp(how, "opencl"), mfma = !strcmp(how, "mfma"),
 	     hip = !strcmp(how, "hip"), rounded = !strcmp(how, "rounded"),
 	     runs = !hip && strcmp(how, "ptx");
-	const char *emulated = mfma ? "hip:host" : "cuda:host";
+	const char *emulated = mfma ? "hip:host" : groups ? "cuda:host-sm_90a" : "cuda:host";
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();

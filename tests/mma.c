@@ -7,6 +7,8 @@
 //   b [8, 8]: register r has row pair + 4 r, column group
 //   ldmatrix: register r has, of the lines of threads 8 r to 8 r + 7, line group, elements 2 pair
 //   and the next; turned: of lines 2 pair and the next, element group
+//   of warpgroups, sums [64, N]: register r of warp w has row 16 w + group + 8 (r / 2 % 2), column
+//   8 (r / 4) + 2 pair + r % 2; their operands are in shared memory
 // AMD's, from its ISA of CDNA:
 //   a [16, 16] of bf16: A[i][k] is in lane 16 (k / 4) + i, register k / 2 % 2, half k % 2
 //   b [16, 16]: B[k][j] is in lane 16 (k / 4) + j, likewise
@@ -132,4 +134,85 @@ void mfma_f32(Lane *lane)
 			b[k][i] = f32_of(lane[16 * k + i].b[0]);
 		}
 	add_products(lane, 4, a, b);
+}
+
+// ---- warpgroups -----------------------------------------------------------------------
+
+typedef struct Operand { // what a descriptor says, in bytes
+	int start, blocks, groups, line;
+} Operand;
+
+static Operand operand_of(uint64_t descriptor)
+{
+	static const int line[] = {16, 128, 64, 32}; // 16: no swizzle
+	return (Operand){.start = (int)(descriptor & 0x3FFF) * 16,
+	                 .blocks = (int)(descriptor >> 16 & 0x3FFF) * 16,
+	                 .groups = (int)(descriptor >> 32 & 0x3FFF) * 16,
+	                 .line = line[descriptor >> 62]};
+}
+
+// Returns the byte of an element. Lines of 8 rows, columns or steps are a group; what is not along
+// k is in blocks as wide as a line. Bits 4 to 6 of an address that count pieces of a line are XORed
+// with those from bit 7 on.
+static int byte_of(const Operand *x, bool turned, int other, int k)
+{
+	int line = turned ? k : other, at = 2 * (turned ? other : k);
+	int byte = x->start + line / 8 * x->groups + line % 8 * x->line;
+	byte += turned ? at / x->line * x->blocks + at % x->line : at;
+	return byte ^ ((byte >> 7 & (x->line / 16 - 1)) << 4);
+}
+
+int wgmma_pieces(uint64_t descriptor, int extent, bool turned, int *piece)
+{
+	Operand x = operand_of(descriptor);
+	int n = 0;
+	int pattern = 8 * x.line;
+	// Bits of no meaning here; lines without swizzle, which lie in another way; groups that do
+	// not begin where the swizzle's patterns do.
+	if (descriptor & ~UINT64_C(0xC0003FFF3FFF3FFF) || x.line < 32 || x.groups % pattern ||
+	    x.start % pattern >= x.line || (turned && x.blocks % pattern))
+		return -1;
+	for (int other = 0; other < extent; other += turned ? 8 : 1)
+		for (int k = 0; k < GROUP_STEPS; k += turned ? 1 : 8)
+			piece[n++] = byte_of(&x, turned, other, k) / 16;
+	return n;
+}
+
+static int row_of(int thread, int r) // of a sum
+{
+	return thread / LANES * 16 + thread % LANES / 4 + r / 2 % 2 * 8;
+}
+
+static int column_of(int thread, int r)
+{
+	return r / 4 * 8 + thread % 4 * 2 + r % 2;
+}
+
+void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bool *turned,
+           float (*sum)[GROUP_COLUMNS / 2])
+{
+	static float a[GROUP_ROWS][GROUP_STEPS], b[GROUP_STEPS][GROUP_COLUMNS];
+	static float c[GROUP_ROWS][GROUP_COLUMNS];
+	Operand x = operand_of(descriptor[0]), y = operand_of(descriptor[1]);
+	for (int k = 0; k < GROUP_STEPS; k++) {
+		uint16_t bits;
+		for (int i = 0; i < GROUP_ROWS; i++) {
+			memcpy(&bits, shared + byte_of(&x, turned[0], i, k), sizeof bits);
+			a[i][k] = bf16(bits, 0);
+		}
+		for (int j = 0; j < columns; j++) {
+			memcpy(&bits, shared + byte_of(&y, turned[1], j, k), sizeof bits);
+			b[k][j] = bf16(bits, 0);
+		}
+	}
+	for (int t = 0; t < GROUP; t++)
+		for (int r = 0; r < columns / 2; r++)
+			c[row_of(t, r)][column_of(t, r)] = sum[t][r];
+	for (int i = 0; i < GROUP_ROWS; i++)
+		for (int k = 0; k < GROUP_STEPS; k++)
+			for (int j = 0; j < columns; j++)
+				c[i][j] += a[i][k] * b[k][j];
+	for (int t = 0; t < GROUP; t++)
+		for (int r = 0; r < columns / 2; r++)
+			sum[t][r] = c[row_of(t, r)][column_of(t, r)];
 }

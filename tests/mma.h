@@ -1,4 +1,5 @@
-// mma.h: declares matrix instructions of NVIDIA's and AMD's GPUs, of all threads of a warp at once.
+// mma.h: declares matrix instructions of NVIDIA's and AMD's GPUs, of all threads of a warp at once,
+// or of the 128 of a warpgroup.
 #ifndef MMA_H
 #define MMA_H
 #include <stdbool.h>
@@ -17,5 +18,15 @@ void mma_load(const void *const *line, bool turned, uint32_t (*result)[4]);
 // AMD's, whose operands are of 64 bits of a, or 32, and as many of b
 void mfma_bf16(Lane *); // v_mfma_f32_16x16x16bf16_1k
 void mfma_f32(Lane *);  // v_mfma_f32_16x16x4f32
+
+// wgmma.mma_async.m64nNk16 of bf16. A descriptor says where an operand lies in shared memory;
+// turned: not along k. Returns the numbers of the pieces of 16 bytes that an operand of so many
+// rows or columns has, and how many; -1: a descriptor that the instruction does not take.
+enum { GROUP = 4 * LANES, GROUP_ROWS = 64, GROUP_COLUMNS = 256, GROUP_STEPS = 16 };
+enum { GROUP_PIECES = GROUP_COLUMNS * GROUP_STEPS / 8 };
+int wgmma_pieces(uint64_t descriptor, int extent, bool turned, int *piece);
+// sum: by thread of the warpgroup
+void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bool *turned,
+           float (*sum)[GROUP_COLUMNS / 2]);
 
 #endif

@@ -137,6 +137,17 @@ bool shadow_write(uintptr_t at, int bytes, Who who, Who *other)
 	return visit_cells(at, bytes, write_cell, who, other);
 }
 
+bool shadow_written(uintptr_t at, int bytes, bool (*is)(const Who *))
+{
+	for (uintptr_t end = at + (uintptr_t)bytes; at < end;) {
+		const Page *p = page_of(at / PAGE);
+		if (is(&p->cell[at % PAGE / (uintptr_t)p->unit].write))
+			return true;
+		at += (uintptr_t)p->unit;
+	}
+	return false;
+}
+
 static bool clear_cell(Cell *c, Who who, Who *other)
 {
 	(void)who, (void)other;

@@ -12,6 +12,7 @@ typedef struct Who {
 	uint32_t block; // its number
 	uint32_t epoch; // barriers that the block has passed
 	uint32_t thread;
+	uint32_t fences; // of another way to memory, that the thread has passed
 } Who;
 
 // True if the access races with an earlier one; *other: that one.
@@ -19,6 +20,8 @@ bool shadow_read(uintptr_t at, int bytes, Who, Who *other);
 bool shadow_write(uintptr_t at, int bytes, Who, Who *other);
 // The same, of memory that is not written when its life begins: *other is who itself if so.
 bool shadow_read_own(uintptr_t at, int bytes, Who, Who *other);
+// True if `is` is, of the last write of any of the bytes.
+bool shadow_written(uintptr_t at, int bytes, bool (*is)(const Who *));
 void shadow_clear(uintptr_t at, int bytes); // forgets who read and wrote it
 void shadow_free(void);                     // forgets everything
 

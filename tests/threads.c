@@ -1,6 +1,7 @@
 // threads.c: emulates the threads of a GPU.
-// A thread runs until it waits for its warp (a shuffle) or its block (a barrier); when all wait,
-// those whose peers are complete continue. Kernels call this file before each access to memory.
+// A thread runs until it waits for its warp (a shuffle), its warpgroup (a product) or its block (a
+// barrier); when all wait, those whose peers are complete continue. Kernels call this file before
+// each access to memory.
 #include "threads.h"
 #include "mma.h"
 #include "shadow.h"
@@ -24,8 +25,11 @@ enum {
 	STACK = 64 << 10,
 	SHARED = 48 << 10, // bytes of a block's own memory
 	ARRAYS = 8,
-	COPIES = 64, // of a thread, under way
-	SITES = 64   // barriers and waits of a kernel
+	COPIES = 64,   // of a thread, under way
+	PRODUCTS = 16, // of a warpgroup, under way
+	GROUPS = THREADS / GROUP,
+	PIECE = 16, // bytes
+	SITES = 64  // barriers, fences and waits of a kernel
 };
 
 #define COPY UINT32_MAX // instead of a block: a copy under way
@@ -38,9 +42,17 @@ typedef enum Wait {
 	MULTIPLY_TF32,
 	WAVE_BF16, // AMD's
 	WAVE_F32,
+	MULTIPLY_GROUP,
 	BARRIER,
 	DONE
 } Wait;
+
+typedef struct Product { // of a warpgroup: sums += a b
+	uint64_t descriptor[2];
+	int columns;
+	bool turned[2];
+	int waiting; // threads that have not waited for it
+} Product;
 
 typedef struct Copy { // to shared memory, under way
 	char *to;
@@ -95,13 +107,20 @@ typedef struct Thread {
 	uint32_t result[4];
 	Copy copy[COPIES];
 	int step[COPIES + 1], steps, copies; // step[i]: its first copy
+	uint32_t fences, ordered;            // passed; before the last barrier
+	Product product;                     // of MULTIPLY_GROUP
+	int begun, committed, done;          // products of its warpgroup
+	bool fenced;                         // its sums are the warpgroup's
 } Thread;
 
 typedef struct Block {
 	bool live;
 	uint32_t number, life, epoch;
 	Thread thread[THREADS];
-	char shared[SHARED] __attribute__((aligned(64)));
+	char shared[SHARED] __attribute__((aligned(1024)));
+	uint8_t read[SHARED / PIECE]; // by how many products under way
+	float sum[GROUPS][GROUP][GROUP_COLUMNS / 2];
+	Product product[GROUPS][PRODUCTS]; // product i is in i % PRODUCTS
 	int64_t used;
 	int arrays;
 	struct {
@@ -172,7 +191,7 @@ int32_t amos_gpu_block(void);
 void amos_gpu_barrier(int32_t site);
 int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t clamp);
 void amos_gpu_read(uintptr_t at, int32_t bytes), amos_gpu_write(uintptr_t at, int32_t bytes);
-void *amos_gpu_shared(const void *array, int64_t bytes);
+void *amos_gpu_shared(const void *array, int64_t bytes, int64_t align);
 
 static void wait_for(Wait what)
 {
@@ -206,7 +225,7 @@ int32_t amos_gpu_block(void)
 	return (int32_t)block->number;
 }
 
-// True if the barrier or wait is left out.
+// True if the barrier, fence or wait is left out.
 static bool is_left_out(int32_t site)
 {
 	if (site >= SITES)
@@ -234,13 +253,13 @@ int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t 
 }
 
 // Returns the block's own copy of an array in shared memory.
-void *amos_gpu_shared(const void *of, int64_t bytes)
+void *amos_gpu_shared(const void *of, int64_t bytes, int64_t align)
 {
 	for (int k = 0; k < block->arrays; k++)
 		if (block->array[k].of == of)
 			return block->array[k].at;
-	char *at = block->shared + block->used;
-	block->used += (bytes + 15) / 16 * 16;
+	char *at = block->shared + (block->used + align - 1) / align * align;
+	block->used = at + (bytes + 15) / 16 * 16 - block->shared;
 	if (block->used > SHARED || block->arrays == ARRAYS) {
 		wrong("%d bytes of shared memory", (int)block->used);
 		return block->shared;
@@ -258,7 +277,7 @@ static bool is_shared(uintptr_t at)
 static Who who(uintptr_t at)
 {
 	uint32_t life = is_shared(at) ? block->life : launch;
-	return (Who){life, block->number, block->epoch, (uint32_t)number()};
+	return (Who){life, block->number, block->epoch, (uint32_t)number(), thread->fences};
 }
 
 static __attribute__((noinline)) void race(bool writes_it, bool shared, const Who *other)
@@ -281,6 +300,11 @@ static inline void access_memory(uintptr_t at, int32_t bytes, bool writes_it)
 {
 	Who other, own = who(at);
 	bool shared = is_shared(at);
+	for (uintptr_t i = at; shared && writes_it && i < at + (uintptr_t)bytes; i += PIECE)
+		if (block->read[(i - (uintptr_t)block->shared) / PIECE])
+			wrong("thread %d of block %u writes shared memory that a product under way "
+			      "reads",
+			      number(), block->number);
 	if (writes_it ? shadow_write(at, bytes, own, &other)
 	    : shared  ? shadow_read_own(at, bytes, own, &other)
 	              : shadow_read(at, bytes, own, &other))
@@ -407,6 +431,165 @@ void amos_gpu_wait(int32_t most, int32_t site)
 		thread->step[i] = thread->step[i + done] - copies;
 }
 
+// ---- matrix instructions of warpgroups --------------------------------------------------
+
+int32_t amos_gpu_address(const char *at);
+void amos_gpu_set_sum(int32_t i, float x), amos_gpu_sums_fence(int32_t site);
+float amos_gpu_sum(int32_t i);
+void amos_gpu_commit_sums(void), amos_gpu_sums_wait(int32_t site);
+void amos_gpu_proxy_fence(int32_t site);
+void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned);
+
+int32_t amos_gpu_address(const char *at)
+{
+	return (int32_t)(at - block->shared);
+}
+
+static float *own_sum(int32_t i)
+{
+	if (thread->begun > thread->done)
+		wrong("thread %d of block %u uses sums of products under way", number(),
+		      block->number);
+	return &block->sum[number() / GROUP][number() % GROUP][i];
+}
+
+void amos_gpu_set_sum(int32_t i, float x)
+{
+	*own_sum(i) = x;
+	thread->fenced = false;
+}
+
+float amos_gpu_sum(int32_t i)
+{
+	return *own_sum(i);
+}
+
+void amos_gpu_sums_fence(int32_t site)
+{
+	if (!is_left_out(site))
+		thread->fenced = true;
+}
+
+// Orders the thread's writes of shared memory before what warpgroups read, from the next barrier
+// on.
+void amos_gpu_proxy_fence(int32_t site)
+{
+	if (!is_left_out(site))
+		thread->fences++;
+}
+
+void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned)
+{
+	(void)shared; // which the compiler then knows to be read
+	if (!thread->fenced)
+		wrong("thread %d of block %u multiplies without a fence of its sums", number(),
+		      block->number);
+	thread->product = (Product){{a, b}, columns, {turned & 1, turned >> 1}, GROUP};
+	thread->begun++;
+	wait_for(MULTIPLY_GROUP);
+}
+
+void amos_gpu_commit_sums(void)
+{
+	thread->committed = thread->begun;
+}
+
+// Returns the pieces of shared memory that operand o of a product has, and how many.
+static int pieces_of(const Product *p, int o, int *piece)
+{
+	return wgmma_pieces(p->descriptor[o], o ? p->columns : GROUP_ROWS, p->turned[o], piece);
+}
+
+static bool is_hidden(const Who *writer) // from warpgroups
+{
+	return writer->fences >= block->thread[writer->thread].ordered;
+}
+
+// A product reads for its whole warpgroup, as one more thread: finds out if that races.
+static void read_operands(const Product *p, int group)
+{
+	int piece[GROUP_PIECES];
+	Who other, own = {.life = block->life,
+	                  .block = block->number,
+	                  .epoch = block->epoch,
+	                  .thread = (uint32_t)(THREADS + group)};
+	for (int o = 0; o < 2 && !*fault; o++)
+		for (int i = pieces_of(p, o, piece); i-- > 0 && !*fault;) {
+			uintptr_t at = (uintptr_t)block->shared + (uintptr_t)piece[i] * PIECE;
+			if (shadow_read_own(at, PIECE, own, &other))
+				wrong("a product of block %u reads shared memory that %s",
+				      block->number,
+				      other.block == COPY ? "copies under way write"
+				      : other.thread >= THREADS
+				          ? "is not written"
+				          : "a thread writes, with no barrier between");
+			else if (shadow_written(at, PIECE, is_hidden))
+				wrong("a product of block %u reads shared memory that a thread "
+				      "wrote, with no fence and barrier after",
+				      block->number);
+		}
+}
+
+// Marks what a product reads as so while it is under way.
+static void mark_operands(const Product *p, int change)
+{
+	int piece[GROUP_PIECES];
+	for (int o = 0; o < 2; o++)
+		for (int i = pieces_of(p, o, piece); i-- > 0;)
+			block->read[piece[i]] = (uint8_t)(block->read[piece[i]] + change);
+}
+
+static bool is_product(const Product *p)
+{
+	int piece[GROUP_PIECES];
+	for (int o = 0; o < 2; o++) {
+		int n = pieces_of(p, o, piece);
+		for (int i = 0; i < n; i++)
+			if (piece[i] >= SHARED / PIECE)
+				return false;
+		if (n < 0)
+			return false;
+	}
+	return true;
+}
+
+static void begin_product(Product *p, int group)
+{
+	if (p->waiting)
+		wrong("block %u has more than %d products under way", block->number, PRODUCTS);
+	const Thread *first = &block->thread[group * GROUP];
+	*p = first->product;
+	for (int t = 1; t < GROUP; t++) {
+		const Product *own = &first[t].product;
+		if (own->descriptor[0] != p->descriptor[0] ||
+		    own->descriptor[1] != p->descriptor[1])
+			wrong("threads of a warpgroup of block %u multiply other matrices",
+			      block->number);
+	}
+	if (!is_product(p))
+		wrong("descriptors %llx and %llx", (unsigned long long)p->descriptor[0],
+		      (unsigned long long)p->descriptor[1]);
+	if (*fault)
+		return;
+	read_operands(p, group);
+	mark_operands(p, 1);
+	wgmma(block->shared, p->descriptor, p->columns, p->turned, block->sum[group]);
+}
+
+void amos_gpu_sums_wait(int32_t site)
+{
+	int group = number() / GROUP;
+	if (is_left_out(site))
+		return;
+	for (; thread->done < thread->committed; thread->done++) {
+		Product *p = &block->product[group][thread->done % PRODUCTS];
+		if (--p->waiting)
+			continue;
+		mark_operands(p, -1);
+		read_operands(p, group); // until now
+	}
+}
+
 // ---- scheduling -----------------------------------------------------------------------
 
 static void thread_main(void)
@@ -479,6 +662,18 @@ static void wave_f32(Thread *wave)
 	multiply(wave, WAVE_LANES, mfma_f32);
 }
 
+static bool release_group(Block *b, int group)
+{
+	Thread *first = &b->thread[group * GROUP];
+	if (!all_wait(b, group * GROUP, (group + 1) * GROUP, MULTIPLY_GROUP))
+		return false;
+	block = b;
+	begin_product(&b->product[group][(first->begun - 1) % PRODUCTS], group);
+	for (int t = 0; t < GROUP; t++)
+		first[t].wait = READY;
+	return true;
+}
+
 static bool release_warp(Block *b, int from)
 {
 	static void (*const done[])(Thread *) = {[SHUFFLE] = shuffle,
@@ -505,6 +700,8 @@ static bool release(Block *b)
 	bool any = false;
 	for (int from = 0; from < THREADS; from += WARP)
 		any |= release_warp(b, from);
+	for (int group = 0; group < GROUPS; group++)
+		any |= release_group(b, group);
 	if (all_wait(b, 0, THREADS, DONE)) {
 		b->live = false;
 		return true;
@@ -515,6 +712,7 @@ static bool release(Block *b)
 		if (b->thread[t].site != b->thread[0].site)
 			return false;
 		b->thread[t].wait = READY;
+		b->thread[t].ordered = b->thread[t].fences;
 	}
 	b->epoch++;
 	return true;
@@ -528,12 +726,17 @@ static void start_block(int slot, uint32_t block_number)
 	b->life = ++lives;
 	b->epoch = 0;
 	b->used = b->arrays = 0;
+	memset(b->read, 0, sizeof b->read);
+	memset(b->product, 0, sizeof b->product);
 	for (int t = 0; t < THREADS; t++) {
 		ASAN_UNPOISON_MEMORY_REGION(stack[slot][t], STACK);
 		stack_start(&b->thread[t].stack, stack[slot][t], STACK, thread_main);
 		b->thread[t].wait = READY;
 		b->thread[t].site = -1;
 		b->thread[t].steps = b->thread[t].copies = 0;
+		b->thread[t].begun = b->thread[t].committed = b->thread[t].done = 0;
+		b->thread[t].fences = b->thread[t].ordered = 0;
+		b->thread[t].fenced = false;
 	}
 }
 

@@ -183,6 +183,7 @@ struct TargetOps {                              // the hooks of a target
 	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
 	const TileKind *matrix_kind; // thread_tile.h: of machines with `pairs`
+	const TileKind *group_kind;  // the same, of pairs of 64 rows
 	// The address of i64 number i of `count` that the worker's threads share, by name.
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The bytes of a module: an object, or code of a device.
@@ -198,6 +199,7 @@ struct Target {
 	const char *device; // amos_model.device of a GPU; NULL: kernels are code of a CPU
 	const Target *host; // of a GPU: that of the model's tables
 	bool emulated;      // its own instructions are calls of an emulator on the host
+	int align;          // of a GPU: bytes, of arrays in shared memory that are as large
 	bool bare;          // no system loads the code: it is linked to fixed addresses
 	bool generic;       // for all CPUs of its architecture
 	bool exact;         // only for CPUs without the features that its class excludes

@@ -710,8 +710,11 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 	set_variable(g, stage, here);
 	// The only step of a part is waited for before the loop that multiplies.
 	bool apart = a && b && some, single = d->p.part <= d->s->depth;
-	if ((a || b) && !(apart && single))
+	bool waits = !(apart && single);
+	if ((a || b) && waits)
 		d->kind->wait(d, (int)last - 1);
+	if (d->kind->publish && waits)
+		d->kind->publish(d);
 }
 
 // Sums all steps of the part. Copies are written twice, so that the loop that multiplies has
@@ -966,7 +969,9 @@ void emit_thread_tile(Gen *g)
 	d->bytes = elems[d->v->type].bytes;
 	d->packed = d->p.matrix == E_bf16 ? g->i16 : d->elem;
 	d->packed_bytes = d->p.matrix == E_bf16 ? 2 : d->bytes;
-	d->kind = d->p.matrix ? g->ops->matrix_kind : &fused_tile;
+	d->kind = d->p.groups   ? g->ops->group_kind
+	          : d->p.matrix ? g->ops->matrix_kind
+	                        : &fused_tile;
 	d->parts = (Partials){.reduce = &s->reduce,
 	                      .keep = &s->keep,
 	                      .blocks = d->p.bands,

@@ -55,9 +55,13 @@ typedef struct TileKind {
 	void (*start)(ThreadTile *); // sets `base`
 	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
 	void (*multiply)(ThreadTile *, Value stage);
+	// Makes what the thread has written to shared memory, or copied, visible to multiply, after
+	// the next barrier; NULL: it is.
+	void (*publish)(ThreadTile *);
 	int results; // of an instruction: sums in one variable, a vector; 0: one
-	// Each thread has sums of as many rows and columns. Returns the number among its rows (o:
-	// 0) or columns (o: 1) of that of sum i, and where that number is in the tile.
+	// For attention (NULL: of products alone): each thread has sums of as many rows and
+	// columns. Returns the number among its rows (o: 0) or columns (o: 1) of that of sum i, and
+	// where that number is in the tile.
 	int (*line_of)(const ThreadTile *, int o, int i);
 	Value (*line_place)(ThreadTile *, int o, int line);
 	Value (*way)(ThreadTile *);  // its number among the SIDE threads that have sums of its rows

@@ -216,6 +216,12 @@ bool has_block_matrix(const Machine *machine)
 	return machine->pairs && machine->threads > 1;
 }
 
+bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
+{
+	enum { ROWS = 64 };
+	return machine->pairs == ROWS && matrix == E_bf16 && height >= ROWS;
+}
+
 static Elem matrix_type(const Graph *g, const Val *v, const DotSizes *p, const Machine *machine)
 {
 	const Val *a = val(g, v->in[0]), *b = val(g, v->in[1]);
@@ -233,6 +239,7 @@ BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	BlockSizes p = {.dot = matrix_sizes(g, v)};
 	const DotSizes *dot = &p.dot;
 	p.matrix = matrix_type(g, v, dot, machine);
+	p.groups = has_group_matrix(machine, p.matrix, s->height);
 	p.down = ceil_div(dot->m, s->height);
 	p.across = ceil_div(dot->n, s->columns);
 	p.bands = ceil_div(p.down, MAX(1, s->strips));

@@ -369,6 +369,7 @@ typedef struct BlockSizes {
 	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
 	Elem matrix;            // of operands of matrix instructions: bf16, f32 (as TF32,
 	                        // unless the machine is exact); 0: none
+	bool groups;            // those of warpgroups
 	int64_t down, across;   // tiles
 	int64_t bands;          // of strips of tiles, each of a worker
 	int64_t part;           // steps of k of a part
@@ -376,12 +377,14 @@ typedef struct BlockSizes {
 	int64_t partials, work; // bytes of work before the partial results; in all
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
-// Returns the columns of a block that reduces partial results: 32 bytes of memory, or half of it for
-// a block on each multiprocessor.
+// Returns the columns of a block that reduces partial results: 32 bytes of memory, or half of it
+// for a block on each multiprocessor.
 int64_t partial_columns(const Machine *, int64_t columns);
-enum { MATRIX_LINE = 64 };    // bytes of steps of k of a stage, for matrix instructions, or twice
+enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
 // True if blocks of threads have matrix instructions, for bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
+// True if they have some of warpgroups, which multiply that type in tiles of so many rows.
+bool has_group_matrix(const Machine *, Elem matrix, int64_t height);
 enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
@@ -423,7 +426,7 @@ bool same_attention(const Val *, const Val *);
 AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
 // Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height`
 // rows, queries or keys, and goes through blocks of `columns` of the others.
-enum {           // parts of the memory that its threads share: operands of products
+enum {                // parts of the memory that its threads share: operands of products
 	AB_ROWS,      // queries or keys: of scores
 	AB_GRADIENTS, // gradients, or values: of gradients of probabilities
 	AB_COLUMNS,   // of scores

@@ -67,7 +67,8 @@ static Value shared_array(Gen *g, Value array, LLVMTypeRef type)
 		return (Value)(uintptr_t)*known;
 	Level *was = level_go(g, g->ground);
 	LLVMTargetDataRef layout = LLVMGetModuleDataLayout(g->module);
-	Value in[] = {array, number(g, (int64_t)LLVMABISizeOfType(layout, type))};
+	Value in[] = {array, number(g, (int64_t)LLVMABISizeOfType(layout, type)),
+	              number(g, LLVMGetAlignment(array))};
 	Value own = hardware(g, NULL, EMULATED_SHARED, LLVMTypeOf(array), COUNT(in), in);
 	level_go(g, was);
 	*known = (uint64_t)(uintptr_t)own;
@@ -81,7 +82,8 @@ Value gpu_shared(Gen *g, const char *name, int64_t count, Value i)
 	if (!shared) {
 		shared = LLVMAddGlobalInAddressSpace(g->module, type, name, SHARED);
 		LLVMSetLinkage(shared, LLVMInternalLinkage);
-		LLVMSetAlignment(shared, WIDEST);
+		int align = g->target->align;
+		LLVMSetAlignment(shared, (unsigned)(align && 8 * count >= align ? align : WIDEST));
 		bool host = !g->target->device;
 		LLVMSetInitializer(shared, host ? LLVMConstNull(type) : LLVMGetUndef(type));
 	}

@@ -5,8 +5,7 @@
 // along k or not; ldmatrix turns it if it has to. Its pieces of 16 bytes change places from line to
 // line, so that the 8 lines that one ldmatrix reads lie in different banks. ldmatrix turns no f32:
 // each thread loads its own elements, of lines that are 8 elements apart in their banks.
-#include "../thread_tile.h"
-#include "target.h"
+#include "mma.h"
 #include <string.h>
 
 enum {
@@ -19,11 +18,6 @@ enum {
 	APART = 8,   // elements of f32 after a line that is not along k
 	FRAGMENT = 4 // registers
 };
-
-typedef struct Warp {            // of a thread
-	Value lane, row, column; // the first of its part of the tile
-	int rows, columns;       // instructions
-} Warp;
 
 static Warp warp_of(ThreadTile *d)
 {
@@ -61,23 +55,28 @@ static int64_t line_length(const ThreadTile *d, int o)
 	return d->share[o].along ? d->s->depth : is_plain(d, o) ? side + APART : side;
 }
 
-static Value place(ThreadTile *d, int o, Value k, Value other)
+Value mma_turned(Gen *g, Value line, Value at, int64_t length, int64_t each)
 {
-	Gen *g = d->g;
-	bool along = d->share[o].along;
-	int64_t length = line_length(d, o), each = piece_of(d), turns = MIN(PIECES, length / each);
-	Value line = along ? other : k, at = along ? k : other;
-	if (is_plain(d, o))
-		return sum_of(g, times(g, line, length), at);
+	int64_t turns = MIN(PIECES, length / each);
 	Value turn = LLVMBuildUDiv(g->b, line, number(g, PIECES / turns), "");
 	turn = LLVMBuildURem(g->b, turn, number(g, turns), "");
 	Value piece = LLVMBuildUDiv(g->b, at, number(g, each), "");
 	piece = times(g, LLVMBuildXor(g->b, piece, turn, ""), each);
-	at = sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, each), ""));
-	return sum_of(g, times(g, line, length), at);
+	return sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, each), ""));
 }
 
-static bool in_line(const Share *s)
+static Value place(ThreadTile *d, int o, Value k, Value other)
+{
+	Gen *g = d->g;
+	bool along = d->share[o].along;
+	int64_t length = line_length(d, o), each = piece_of(d);
+	Value line = along ? other : k, at = along ? k : other;
+	if (is_plain(d, o))
+		return sum_of(g, times(g, line, length), at);
+	return sum_of(g, times(g, line, length), mma_turned(g, line, at, length, each));
+}
+
+bool mma_in_line(const Share *s)
 {
 	(void)s;
 	return true;
@@ -266,24 +265,24 @@ static Value way(ThreadTile *d)
 	return sum_of(g, across, lane);
 }
 
-static int groups(ThreadTile *d)
+int mma_groups(ThreadTile *d)
 {
 	return d->size[0] * d->size[1] > 128 * 64 ? DOWN : 1;
 }
 
-static void store_sums(ThreadTile *d, Value group)
+void mma_store_sums(ThreadTile *d, Value group, const Warp *w)
 {
 	Gen *g = d->g;
-	Warp w = warp_of(d);
-	int all = groups(d);
-	Value first = times(g, group, d->size[0] / all), own = LLVMBuildSub(g->b, w.row, first, "");
+	int all = mma_groups(d);
+	Value first = times(g, group, d->size[0] / all),
+	      own = LLVMBuildSub(g->b, w->row, first, "");
 	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own, number(g, d->size[0] / all), "");
 	Loop some = when_begin(g, is_own);
-	Value row = sum_of(g, own, LLVMBuildUDiv(g->b, w.lane, number(g, 4), ""));
-	Value column = times(g, LLVMBuildURem(g->b, w.lane, number(g, 4), ""), 2);
-	Value at = sum_of(g, times(g, row, d->line), sum_of(g, w.column, column));
-	for (int i = 0; i < w.rows * w.columns * 2; i++) {
-		int64_t down = i / 2 / w.columns * ROWS + i % 2 * 8, across = i / 2 % w.columns;
+	Value row = sum_of(g, own, LLVMBuildUDiv(g->b, w->lane, number(g, 4), ""));
+	Value column = times(g, LLVMBuildURem(g->b, w->lane, number(g, 4), ""), 2);
+	Value at = sum_of(g, times(g, row, d->line), sum_of(g, w->column, column));
+	for (int i = 0; i < w->rows * w->columns * 2; i++) {
+		int64_t down = i / 2 / w->columns * ROWS + i % 2 * 8, across = i / 2 % w->columns;
 		Value to = sum_of(g, at, number(g, down * d->line + across * COLUMNS)), x[2];
 		for (int e = 0; e < 2; e++)
 			x[e] = read_variable(g, d->sum[i * 2 + e]);
@@ -292,10 +291,28 @@ static void store_sums(ThreadTile *d, Value group)
 	when_end(g, &some);
 }
 
+static void store_sums(ThreadTile *d, Value group)
+{
+	Warp w = warp_of(d);
+	mma_store_sums(d, group, &w);
+}
+
 // ---- copies ---------------------------------------------------------------------------
 
+Value assembly(Gen *g, LLVMTypeRef result, const char *text, const char *constraints, int n,
+               Value *in)
+{
+	LLVMTypeRef *types = NEWS(g->arena, LLVMTypeRef, n + 1);
+	for (int k = 0; k < n; k++)
+		types[k] = LLVMTypeOf(in[k]);
+	LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)n, 0);
+	Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1,
+	                              0, LLVMInlineAsmDialectATT, 0);
+	return LLVMBuildCall2(g->b, type, code, in, (unsigned)n, "");
+}
+
 // LLVM 19 has no instruction of this kind for addresses of 32 bits.
-static void copy(ThreadTile *d, const Copy *c)
+void mma_copy(ThreadTile *d, const Copy *c)
 {
 	Gen *g = d->g;
 	int bytes = c->n * d->packed_bytes;
@@ -313,22 +330,17 @@ static void copy(ThreadTile *d, const Copy *c)
 	const char *text = format(g->arena, "cp.async.%s.shared.global [$0+%lld], [$1+%lld], %d%s;",
 	                          bytes == WIDE ? "cg" : "ca", (long long)c->to_bytes,
 	                          (long long)c->from_bytes, bytes, c->inside ? ", $2" : "");
-	const char *constraints = c->inside ? "r,l,r,~{memory}" : "r,l,~{memory}";
-	LLVMTypeRef types[] = {g->i32, g->i64, g->i32};
-	unsigned n = c->inside ? 3 : 2;
-	LLVMTypeRef type = LLVMFunctionType(nothing, types, n, 0);
-	Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1,
-	                              0, LLVMInlineAsmDialectATT, 0);
-	LLVMBuildCall2(g->b, type, code, in, n, "");
+	assembly(g, nothing, text, c->inside ? "r,l,r,~{memory}" : "r,l,~{memory}",
+	         c->inside ? 3 : 2, in);
 }
 
-static void commit(ThreadTile *d)
+void mma_commit(ThreadTile *d)
 {
 	hardware(d->g, "llvm.nvvm.cp.async.commit.group", "amos_gpu_commit",
 	         LLVMVoidTypeInContext(d->g->context), 0, NULL);
 }
 
-static void wait(ThreadTile *d, int most)
+void mma_wait(ThreadTile *d, int most)
 {
 	Gen *g = d->g;
 	Value site = LLVMConstInt(g->i32, 0, 0); // for the emulator, see watch.c
@@ -338,7 +350,7 @@ static void wait(ThreadTile *d, int most)
 }
 
 const TileKind mma_tile = {.place = place,
-                           .in_line = in_line,
+                           .in_line = mma_in_line,
                            .line = line_length,
                            .period = PIECES,
                            .share_size = share_size,
@@ -347,10 +359,10 @@ const TileKind mma_tile = {.place = place,
                            .line_of = line_of,
                            .line_place = line_place,
                            .way = way,
-                           .groups = groups,
+                           .groups = mma_groups,
                            .store_sums = store_sums,
                            .sum_pad = 8,
                            .asynchronous = true,
-                           .copy = copy,
-                           .commit = commit,
-                           .wait = wait};
+                           .copy = mma_copy,
+                           .commit = mma_commit,
+                           .wait = mma_wait};

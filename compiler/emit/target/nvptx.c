@@ -1,10 +1,11 @@
 // nvptx.c: defines the targets of NVIDIA's GPUs.
-// "cuda:sm_90" gives PTX. "cuda:host" gives the same code for this machine, with calls of an
-// emulator, amos_gpu_..., for the instructions that only a GPU has.
+// "cuda:sm_90" gives PTX. "cuda:host" and "cuda:host-sm_90a" give the code of sm_80 and sm_90a for
+// this machine, with calls of an emulator, amos_gpu_..., for the instructions that only a GPU has.
 #include "target.h"
 #include <string.h>
 
 enum { WARP = 32, WARPS = THREADS / WARP, PTX_KERNEL = 71 };
+enum { SWIZZLE = 1024 }; // bytes after which the order of pieces is the same, see wgmma.c
 
 static Value special(Gen *g, const char *name, const char *emulated)
 {
@@ -120,27 +121,30 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .block = block_number,
                                    .all_threads = barrier,
                                    .matrix_kind = &mma_tile,
+                                   .group_kind = &wgmma_tile,
                                    .write = write_module};
 
 // GPUs with the instructions that kernels use. A GPU runs code for older ones; OLDEST is the oldest
 // with a driver that is still maintained.
 #define OLDEST "sm_75"
-#define MATRIX "sm_80" // the first with matrix instructions for bf16, and copies to shared memory
+#define MATRIX "sm_80"  // the first with matrix instructions for bf16, and copies to shared memory
+#define GROUPS "sm_90a" // alone has those of warpgroups
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 
 Target *cuda_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
-	bool emulated = !strcmp(name, "cuda:host");
+	bool emulated = starts_with(name, "cuda:host");
 	*t = emulated ? *host
 	              : (Target){.triple = "nvptx64-nvidia-cuda",
 	                         .features = "+ptx80",
 	                         .device = "cuda",
 	                         .host = host};
 	const char *gpu = name[4] ? name + strlen("cuda:") : OLDEST;
+	gpu = !strcmp(gpu, "host") ? MATRIX : emulated ? gpu + strlen("host-") : gpu;
 	int known = FIND(gpu, gpus);
-	if (!emulated && known < 0) {
+	if (known < 0) {
 		Text names = {.arena = arena};
 		for (int k = 0; k < COUNT(gpus); k++)
 			say(&names, "%s%s", k ? ", " : "", gpus[k]);
@@ -149,7 +153,10 @@ Target *cuda_target(Arena *arena, const char *name, const Target *host)
 	if (!emulated)
 		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
-	t->machine = machine_named(emulated || known >= FIND(MATRIX, gpus) ? "cuda-sm_80" : "cuda");
+	t->machine = machine_named(!strcmp(gpu, GROUPS)          ? "cuda-sm_90a"
+	                           : known >= FIND(MATRIX, gpus) ? "cuda-sm_80"
+	                                                         : "cuda");
+	t->align = strcmp(gpu, GROUPS) ? 0 : SWIZZLE;
 	t->ops = &cuda_ops;
 	t->emulated = emulated;
 	return t;

@@ -71,12 +71,17 @@ Value gpu_reduce(Gen *, Op, Elem, Value);
 #define EMULATED_BARRIER "amos_gpu_barrier"
 #define EMULATED_SHARED  "amos_gpu_shared"
 #define EMULATED_WAIT    "amos_gpu_wait" // for copies to shared memory
+// Of warpgroups: for their sums; before them; after writes of what they read.
+#define EMULATED_SUMS_WAIT "amos_gpu_sums_wait"
+#define EMULATED_SUMS      "amos_gpu_sums_fence"
+#define EMULATED_PROXY     "amos_gpu_proxy_fence"
+#define EMULATED_ADDRESS   "amos_gpu_address" // in shared memory, of 32 bits
 void remove_barriers(LLVMModuleRef);
 void watch_module(LLVMModuleRef);
 
-// ---- mma.c, mfma.c
+// ---- mma.c, wgmma.c, mfma.c
 
-extern const TileKind mma_tile, mfma_tile;
+extern const TileKind mma_tile, wgmma_tile, mfma_tile;
 
 // ---- nvptx.c, opencl.c, amdgpu.c. `host`: the target that has the tables, or runs the emulator
 

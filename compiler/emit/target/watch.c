@@ -1,5 +1,5 @@
 // watch.c: has an emulated GPU see what a kernel does: calls before each access to memory, and a
-// number for each barrier and wait.
+// number for each barrier, fence and wait.
 #include "target.h"
 #include <string.h>
 
@@ -21,13 +21,14 @@ static void watch(Watch *w, Value access, Value function, Value pointer, LLVMTyp
 	LLVMBuildCall2(w->b, w->type, function, in, COUNT(in), "");
 }
 
-// Returns the number of the argument that is the site of a call; -1: it has none.
-static int site_argument(Value call)
+// True for calls whose last argument is their site.
+static bool has_site(Value call)
 {
+	static const char *const names[] = {EMULATED_BARRIER, EMULATED_WAIT, EMULATED_SUMS_WAIT,
+	                                    EMULATED_SUMS, EMULATED_PROXY};
 	size_t length;
 	Value callee = LLVMIsACallInst(call) ? LLVMGetCalledValue(call) : NULL;
-	const char *name = callee ? LLVMGetValueName2(callee, &length) : "";
-	return !strcmp(name, EMULATED_BARRIER) ? 0 : !strcmp(name, EMULATED_WAIT) ? 1 : -1;
+	return callee && FIND(LLVMGetValueName2(callee, &length), names) >= 0;
 }
 
 static void watch_function(Watch *w, Value f)
@@ -35,14 +36,14 @@ static void watch_function(Watch *w, Value f)
 	unsigned sites = 0;
 	for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b))
 		for (Value v = LLVMGetFirstInstruction(b); v; v = LLVMGetNextInstruction(v)) {
-			int site = site_argument(v);
 			if (LLVMIsALoadInst(v))
 				watch(w, v, w->read, LLVMGetOperand(v, 0), LLVMTypeOf(v));
 			else if (LLVMIsAStoreInst(v))
 				watch(w, v, w->write, LLVMGetOperand(v, 1),
 				      LLVMTypeOf(LLVMGetOperand(v, 0)));
-			else if (site >= 0)
-				LLVMSetOperand(v, (unsigned)site, LLVMConstInt(w->i32, sites++, 0));
+			else if (has_site(v))
+				LLVMSetOperand(v, LLVMGetNumArgOperands(v) - 1,
+				               LLVMConstInt(w->i32, sites++, 0));
 		}
 }
 

@@ -1,0 +1,23 @@
+// mma.h: declares what the matrix instructions of warps (mma.c) and of warpgroups (wgmma.c) share.
+#ifndef MMA_H
+#define MMA_H
+#include "../thread_tile.h"
+#include "target.h"
+
+typedef struct Warp {            // of a thread
+	Value lane, row, column; // the first of its part of the tile
+	int rows, columns;       // parts of 16 rows and 8 columns
+} Warp;
+// Stores the sums of a group of rows; four of each part are a thread's.
+void mma_store_sums(ThreadTile *, Value group, const Warp *);
+int mma_groups(ThreadTile *);
+bool mma_in_line(const Share *);
+// Returns where element `at` of a line of `length` elements is in it: its pieces of 16 bytes, of
+// `each` elements, change places from line to line.
+Value mma_turned(Gen *, Value line, Value at, int64_t length, int64_t each);
+void mma_copy(ThreadTile *, const Copy *), mma_commit(ThreadTile *), mma_wait(ThreadTile *, int);
+// Calls PTX, which may access memory.
+Value assembly(Gen *, LLVMTypeRef result, const char *text, const char *constraints, int n,
+               Value *in);
+
+#endif
