@@ -12,8 +12,10 @@
 static const struct Gpu {
 	const char *name, *title, *target;
 	int multiprocessors;
-	double f64, f32, tf32, bf16, bytes; // 10^12 a second
-	double launch;                      // seconds
+	double f64, f32, tf32, bf16; // 10^12 a second
+	double mma;                  // the share of them that instructions of a warp have
+	double bytes;                // 10^12 a second
+	double launch;               // seconds
 } gpus[] = {
 #define GPU(name, ...) {#name, __VA_ARGS__},
 #include "gpus.def"
@@ -89,12 +91,14 @@ typedef struct ComputeUnit { // that computes a kernel
 	double peak; // operations a second
 } ComputeUnit;
 
-static ComputeUnit unit_for(const struct Gpu *gpu, Elem matrix, Elem type)
+// share: of the matrix units' peak.
+static ComputeUnit unit_for(const struct Gpu *gpu, Elem matrix, double share, Elem type)
 {
 	if (matrix == E_bf16)
-		return (ComputeUnit){"bf16 matrix", 1e12 * gpu->bf16};
+		return (ComputeUnit){share < 1 ? "bf16 mma" : "bf16 wgmma",
+		                     1e12 * gpu->bf16 * share};
 	if (matrix == E_f32)
-		return (ComputeUnit){"tf32 matrix", 1e12 * gpu->tf32};
+		return (ComputeUnit){"tf32 mma", 1e12 * gpu->tf32 * share};
 	return type == E_f64 ? (ComputeUnit){"f64", 1e12 * gpu->f64}
 	                     : (ComputeUnit){"f32", 1e12 * gpu->f32};
 }
@@ -106,14 +110,16 @@ static ComputeUnit unit_of(const Step *s, int k, bool ideal)
 	const Kern *kern = &s->plan->kerns.at[k];
 	const Graph *g = s->plan->graph;
 	Elem matrix = 0;
-	if (kern->kind == L_dot && !ideal && kern->sched->partition == P_blocks &&
-	    block_sizes(g, kern, s->plan->machine).matrix)
-		matrix = val(g, val(g, kern->root)->in[0])->type;
-	else if (kern->kind == L_attend && !ideal)
+	double share = ideal ? 1 : s->model->gpu->mma;
+	if (kern->kind == L_dot && !ideal && kern->sched->partition == P_blocks) {
+		BlockSizes z = block_sizes(g, kern, s->plan->machine);
+		matrix = z.matrix;
+		share = z.groups ? 1 : share;
+	} else if (kern->kind == L_attend && !ideal)
 		matrix = attend_blocks(g, val(g, kern->root), s->plan->machine, false).matrix;
 	else if ((kern->kind == L_dot || kern->kind == L_attend) && ideal)
 		matrix = g->products;
-	return unit_for(s->model->gpu, matrix, val(g, kern->out[0])->type);
+	return unit_for(s->model->gpu, matrix, share, val(g, kern->out[0])->type);
 }
 
 // Bytes that launches of a kernel leave for each other: parts of sums, for whose type there is
@@ -334,10 +340,10 @@ static json_t *model_json(const RooflineModel *m)
 		                    c->ideal, "flops", c->flops, "bytes", c->bytes));
 	}
 	json_t *figures =
-	    json_pack("{ss si sf sf sf sf sf sf}", "name", gpu->title, "multiprocessors",
+	    json_pack("{ss si sf sf sf sf sf sf sf}", "name", gpu->title, "multiprocessors",
 	              gpu->multiprocessors, "f64", 1e12 * gpu->f64, "f32", 1e12 * gpu->f32, "tf32",
-	              1e12 * gpu->tf32, "bf16", 1e12 * gpu->bf16, "bytes", 1e12 * gpu->bytes,
-	              "launch", gpu->launch);
+	              1e12 * gpu->tf32, "bf16", 1e12 * gpu->bf16, "mma", gpu->mma, "bytes",
+	              1e12 * gpu->bytes, "launch", gpu->launch);
 	return json_pack("{so sb so sf sf sf sI sI so}", "model", json_text(m->session->path),
 	                 "measured", 0, "gpu", figures, "step", m->seconds, "ideal", m->ideal,
 	                 "ratio", m->seconds / m->ideal, "launches", (json_int_t)m->launches,
@@ -362,9 +368,9 @@ static void print_model(const RooflineModel *m)
 	}
 	printf(
 	    "%s: %d multiprocessors, %.4g TFLOP/s in f32, %.4g in tf32 and %.4g in bf16 on matrix "
-	    "units, %.3g TB/s, %.3g us a launch\n",
-	    gpu->title, gpu->multiprocessors, gpu->f32, gpu->tf32, gpu->bf16, gpu->bytes,
-	    1e6 * gpu->launch);
+	    "units, %.0f%% of that by mma.sync, %.3g TB/s, %.3g us a launch\n",
+	    gpu->title, gpu->multiprocessors, gpu->f32, gpu->tf32, gpu->bf16, 100 * gpu->mma,
+	    gpu->bytes, 1e6 * gpu->launch);
 	printf(
 	    "launches: %lld, of which %lld have fewer blocks than there are multiprocessors; %.3f "
 	    "ms to start them\n",
