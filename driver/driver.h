@@ -41,6 +41,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	PEER = 1 << 28,
 	MEMORY = 1 << 29,
 	ROOFLINE = 1 << 30,
+	SCALE = 1u << 31,
 } Group;
 
 typedef enum OptionName {

@@ -16,7 +16,7 @@ bool is_narrow(const Session *session)
 static const char *options_text(const Session *session)
 {
 	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP |
-	                          (is_narrow(session) ? PRECISION : 0);
+	                          (is_narrow(session) ? PRECISION | SCALE : 0);
 	Arena *arena = session->arena;
 	Text text = {.arena = arena};
 	for (OptionName o = 0; o < OPTIONS; o++) {

@@ -347,9 +347,12 @@ static void pass_grad(Program *p)
 	Session *session = p->session;
 	Arena *arena = work_arena(session);
 	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
-	if (grad)
+	if (grad) {
 		set_graph(grad, grad_pass(arena, grad->unit.graph,
 		                          wanted(session, grad->unit.graph), grad->unit.machine));
+		if (grad->unit.graph->products == E_f16)
+			set_graph(grad, loss_scale_pass(arena, grad->unit.graph));
+	}
 	if (!train)
 		return;
 	const Graph *loss = train->unit.graph;

@@ -91,6 +91,7 @@ static void add_graph(Key *key, const Graph *g, const NodeList *known)
 	add_number(key, g->plain);
 	add_number(key, g->wide);
 	add_number(key, g->products);
+	add_bytes(key, &g->loss_scale, sizeof g->loss_scale);
 	add_number(key, g->unaliased);
 	add_number(key, g->nodes == known ? 0 : g->nodes->list.count);
 	for (int i = 0; i < g->nodes->list.count && g->nodes != known; i++)

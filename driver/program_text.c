@@ -15,13 +15,13 @@
 static const struct {
 	unsigned group;
 	Pass first, last; // of the passes that use these options
-} uses[] = {
-    {READ | CHOOSE | NORMS | DROPS | SPLIT | MASK | SHAPE | PRECISION, PASS_read, PASS_read},
-    {DATA, PASS_read, PASS_eta},
-    {LOSS, PASS_loss, PASS_loss},
-    {ETA | STEP, PASS_eta, PASS_eta},
-    {TARGET, PASS_fuse, PASS_fuse},
-    {MEMORY, PASS_recompute, PASS_recompute}};
+} uses[] = {{READ | CHOOSE | NORMS | DROPS | SPLIT | MASK | SHAPE | PRECISION | SCALE, PASS_read,
+             PASS_read},
+            {DATA, PASS_read, PASS_eta},
+            {LOSS, PASS_loss, PASS_loss},
+            {ETA | STEP, PASS_eta, PASS_eta},
+            {TARGET, PASS_fuse, PASS_fuse},
+            {MEMORY, PASS_recompute, PASS_recompute}};
 
 // ---- printing -------------------------------------------------------------------------
 

@@ -201,14 +201,29 @@ static Precision precision(const Session *session)
 	Precision p = PRECISION_F32;
 	while (said && p < PRECISION_FILE && strcmp(said, names[p]))
 		p++;
-	bool fits = p == PRECISION_F32 || p == PRECISION_BF16 || p == PRECISION_TF32 || forward ||
-	            (gradients && p == PRECISION_F64);
+	bool fits = p != PRECISION_F64 || forward || gradients;
 	if (p == PRECISION_FILE || !fits)
 		fail_status(STATUS_USAGE, "--precision",
-		            "expected f32, bf16 or tf32, f16 in run and eval, or f64 in run, eval "
-		            "and grad; found '%s'",
+		            "expected f32, bf16, f16 or tf32, or f64 in run, eval and grad; found "
+		            "'%s'",
 		            said);
 	return p;
+}
+
+// Returns the choice of --loss-scale; 0: it depends on the gradients.
+static double fixed_loss_scale(const Session *session)
+{
+	if (!chosen(session, OPT_loss_scale))
+		return 0;
+	double scale = choice_number(session, OPT_loss_scale, 0);
+	if (precision(session) != PRECISION_F16)
+		fail_status(STATUS_USAGE, "--loss-scale",
+		            "no gradients are computed in f16, which alone needs a scale" HELP
+		            "give --precision f16");
+	if (!(scale >= LEAST_LOSS_SCALE && scale <= MOST_LOSS_SCALE))
+		fail_status(STATUS_USAGE, "--loss-scale", "expected %g to %g, found '%s'",
+		            LEAST_LOSS_SCALE, MOST_LOSS_SCALE, choice(session, OPT_loss_scale, ""));
+	return scale;
 }
 
 Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)
@@ -299,6 +314,7 @@ static Model *read_with(const Reading *r, bool list)
 	    .loss = session->purpose != FOR_OUTPUTS && session->purpose != FOR_EXPORT &&
 	            !chosen(session, OPT_loss) && !chosen(session, OPT_cotangent),
 	    .precision = precision(session),
+	    .loss_scale = fixed_loss_scale(session),
 	    .nknown = r->known.count,
 	    .known = r->known.at,
 	    .list = list};

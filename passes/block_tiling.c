@@ -25,10 +25,10 @@ typedef struct Kind {            // of products
 // loaded.
 #define MATRIX MATRIX_ROWS, MATRIX_COLUMNS, 512
 static const Kind fused = {16, 16, 512, 16, 2, 2, 44 << 10, 1, 16},
-                  bf16 = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 44 << 10, 0.0625, 8},
+                  half = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 44 << 10, 0.0625, 8},
                   tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 44 << 10, 0.125, 16},
                   groups = {64, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, MOST, 0.04, 8},
-                  exact_bf16 = {MATRIX, MATRIX_LINE / 2, 2, 1, 44 << 10, 0.0625, 8},
+                  exact_half = {MATRIX, MATRIX_LINE / 2, 2, 1, 44 << 10, 0.0625, 8},
                   exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 44 << 10, 0.5, 16};
 
 typedef struct Choice {
@@ -65,9 +65,9 @@ static int64_t largest(int64_t extent, int64_t least, int64_t most)
 static const Kind *kind_of(const Machine *machine, Elem matrix, int64_t height)
 {
 	if (machine->exact && matrix)
-		return matrix == E_bf16 ? &exact_bf16 : &exact_f32;
+		return is_half(matrix) ? &exact_half : &exact_f32;
 	return has_group_matrix(machine, matrix, height) ? &groups
-	       : matrix == E_bf16                        ? &bf16
+	       : is_half(matrix)                         ? &half
 	       : matrix                                  ? &tf32
 	                                                 : &fused;
 }

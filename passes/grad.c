@@ -55,8 +55,17 @@ Ref match_operand(Graph *g, Ref r, const Val *to)
 	return shape.rank == 0 ? put_reshape(g, r, shape) : put_expand(g, r, shape);
 }
 
+// True for a constant 0 times a gradient, which is finite or skips the step.
+static bool is_zero_product(const Graph *g, Ref dx)
+{
+	const Val *v = val(g, dx);
+	return v->op == O_mul && (is_zero_gradient(g, v->in[0]) || is_zero_gradient(g, v->in[1]));
+}
+
 void add_gradient(Backprop *s, Ref r, Ref dx)
 {
+	if (s->g->products == E_f16 && is_zero_product(s->g, dx))
+		return;
 	dx = match_operand(s->g, dx, val(s->g, r));
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
 }
@@ -149,21 +158,23 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machin
 	for (int i = 0; i < g->outs.count; i++)
 		if (starts_with(g->outs.at[i].name, GRAD_OF))
 			rename_output(g, i);
-	Ref *slot = NEWS(arena, Ref, g->slots.count);
-	for (int i = 0; i < g->slots.count; i++)
+	int slots = g->slots.count; // of `want`
+	Ref *slot = NEWS(arena, Ref, slots);
+	for (int i = 0; i < slots; i++)
 		slot[i] = want[i] ? put_slot(g, i) : 0;
 	s.needs = mark_needs(arena, g, want);
 	s.gradient = NEWS(arena, Ref, g->nval);
 	s.last = (Ref)g->nval - 1;
-	s.gradient[loss] = match_operand(g, put_num(g, val(g, loss)->type, 1), val(g, loss));
+	Ref scale = loss_scale(g), one = put_num(g, val(g, loss)->type, 1);
+	s.gradient[loss] = match_operand(g, scale ? scale : one, val(g, loss));
 	backprop(&s);
 	g->from = 0;
-	for (int i = 0; i < g->slots.count; i++) {
+	for (int i = 0; i < slots; i++) {
 		const Slot *k = &g->slots.at[i];
 		Ref gradient = s.gradient[slot[i]];
 		if (want[i])
 			add_out(g, format(arena, GRAD_OF "%s", k->name),
-			        gradient ? gradient : zeros(g, k->type, k->shape));
+			        gradient ? put_unscaled(g, gradient) : zeros(g, k->type, k->shape));
 	}
 	return graph_live(arena, g);
 }

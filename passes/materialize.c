@@ -14,7 +14,7 @@ enum {
 	SMALL = 64,    // elements of a window whose reduction is an expression
 	VAST =
 	    1 << 20, // elements from which the sum of two products is stored where one of them lies
-	ROUNDED = 1 << 12, // elements from which a copy in bf16 is stored
+	ROUNDED = 1 << 12, // elements from which a copy in f16 or bf16 is stored
 	DEEP = 200,        // largest depth of an expression, which is walked recursively
 };
 
@@ -154,11 +154,12 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 	return c;
 }
 
-// True if v is the copy in bf16 that matrix instructions of a GPU read as it is, 16 bytes at once.
+// True if v is the copy in f16 or bf16 that matrix instructions of a GPU read as it is, 16 bytes at
+// once.
 static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *machine)
 {
-	return v->op == O_cast && v->type == E_bf16 && w->product && has_block_matrix(machine) &&
-	       elems[val(g, v->in[0])->type].bytes > elems[E_bf16].bytes &&
+	return v->op == O_cast && is_half(v->type) && w->product && has_block_matrix(machine) &&
+	       elems[val(g, v->in[0])->type].bytes > elems[v->type].bytes &&
 	       count_of(&v->shape) >= ROUNDED;
 }
 

@@ -9,8 +9,9 @@ int slot_of(const Graph *g, Ref r)
 
 void set_slot(const Step *s, int slot, Ref value)
 {
+	Graph *g = s->graph;
 	if (s->part == STEP_train || s->part == STEP_apply)
-		add_store(s->graph, slot, value);
+		add_store(g, slot, s->finite ? put_kept(g, s->finite, slot, value) : value);
 }
 
 // Returns 1 - beta^t, t from 1; the power is state `name`.
@@ -49,7 +50,7 @@ static Ref step_size(const Step *s, double rate)
 	static const double one = 1;
 	const char *schedule = format(g->arena, "%s_schedule", s->opt->schedule);
 	const Def *d = book_defs(g->book, BOOK_def, schedule);
-	Ref in[2] = {s->t, schedule_uses(s->opt->schedule, "steps") ? steps_of_run(s) : 0};
+	Ref in[2] = {s->place, schedule_uses(s->opt->schedule, "steps") ? steps_of_run(s) : 0};
 	AttrArg args[3];
 	Opt opt = *s->opt;
 	for (int k = 0; k < d->nattr; k++)

@@ -39,7 +39,29 @@ int drawing_node(const Graph *);
 #define GRAD_OF "grad:"
 Graph *grad_pass(Arena *, const Graph *, const bool *want, const Machine *);
 
+// ---- loss_scale.c: scales the loss whose gradients are computed in f16 --------------------
+#define LOSS_SCALE       "amos.scale"
+#define SKIPPED          "amos.skipped"
+#define LEAST_LOSS_SCALE 1.0
+#define MOST_LOSS_SCALE  0x1p126         // its reciprocal is a normal f32
+Ref loss_scale(Graph *);                 // f64, rank 0; 0: products are not in f16
+Ref put_unscaled(Graph *, Ref gradient); // that of the loss itself
+enum { SCALE_STATES = 3 };
+// Adds the state of the scale, if need be: itself; how many steps in a row were finite; how many
+// changed nothing, i64. All of rank 0.
+void put_scale_state(Graph *, Ref *state);
+// True for a value that makes gradients those of the loss itself, or is one.
+bool is_unscaled(const Graph *, const Val *);
+// Stores the next scale. Returns whether all of these gradients are finite, b8, rank 0.
+Ref update_loss_scale(Graph *, int n, const Ref *gradient);
+Ref put_kept(Graph *, Ref finite, int slot, Ref value); // else what the slot has
+// Stores the next scale of a graph that outputs gradients and makes no step. If not all of them are
+// finite, its other stores leave what they store to.
+Graph *loss_scale_pass(Arena *, const Graph *);
+
 // ---- unused_params.c: drops gradients that are zero for any data -------------------------
+
+bool is_zero_gradient(const Graph *, Ref); // True for the constant, also moved.
 
 typedef struct UnusedParam {
 	int slot; // of the loss's graph

@@ -6,10 +6,13 @@
 // rounded; nor are outputs, what loops carry, and whatever does not lie between two products: the
 // optimizer's step, except before Muon's last product, and masks, positions and tables, whose
 // numbers may be large. TF32 has no type of its own: products round what they read, and no value
-// in memory is rounded. Attention on matrix instructions rounds operands as products do, and inside
-// of its kernel probabilities and the gradients of scores.
+// in memory is rounded. In f16, which has no numbers above 65504, values are not rounded that
+// constants above it go into, such as masks of scores; and what follows from gradients that are not
+// scaled is rounded to bf16, which has the range of f32. Attention on matrix instructions rounds
+// operands as products do, and inside of its kernel probabilities and the gradients of scores.
 #include "index.h"
 #include "passes.h"
+#include <math.h>
 
 enum {
 	DEPTH = 16,  // least sum of products that is worth rounding
@@ -18,10 +21,11 @@ enum {
 
 typedef struct Precision {
 	const Graph *from;
-	int *product; // by Ref of `from`: so many of its first operands are rounded
-	bool *handed; // it is rounded where it is made
-	bool *factor; // a product reads it, perhaps through moves
-	Ref *rounded; // its copy in the type of products, of factors
+	int *product;   // by Ref of `from`: so many of its first operands are rounded
+	bool *handed;   // it is rounded where it is made
+	bool *factor;   // a product reads it, perhaps through moves
+	bool *unscaled; // it depends on gradients that are not scaled
+	Ref *rounded;   // its copy in the type of products, of factors
 } Precision;
 
 // The table: which values may be rounded where they are stored.
@@ -57,6 +61,54 @@ static bool is_statistic(const Graph *g, const Val *v, const bool *statistic)
 	return all && some;
 }
 
+// True for a constant, or a weight that is not trained, with numbers that f16 does not hold.
+static bool exceeds_f16(const Graph *g, const Val *v)
+{
+	const double MOST = 65504;
+	const Slot *slot = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
+	const void *data = !slot ? v->data : slot->kind == S_frozen ? slot->init : NULL;
+	if (!is_float(v->type) || !data)
+		return false;
+	const Val known = {.type = v->type, .data = data};
+	for (int64_t i = 0, n = count_of(&v->shape); i < n; i++) {
+		double x = fabs(const_at(&known, i));
+		if (x > MOST && x < INFINITY)
+			return true;
+	}
+	return false;
+}
+
+// Finds the values that may lie outside of f16's range because of such numbers.
+static bool *find_large(Arena *scratch, const Graph *g)
+{
+	bool *large = NEWS(scratch, bool, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		bool bounded = v->op == O_exp || v->op == O_tanh || v->type == E_b8;
+		bool passes = (prims[v->op].cls == C_map || prims[v->op].cls == C_move) && !bounded;
+		large[r] = exceeds_f16(g, v);
+		for (int k = 0; k < v->nin && passes; k++)
+			large[r] |= large[v->in[k]];
+	}
+	return large;
+}
+
+static void find_unscaled(Precision *p)
+{
+	const Graph *g = p->from;
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		p->unscaled[r] = g->products == E_f16 && is_unscaled(g, val(g, r));
+		for (int k = 0; k < val(g, r)->nin; k++)
+			p->unscaled[r] |= p->unscaled[val(g, r)->in[k]];
+	}
+}
+
+// Returns the type that value r is rounded to.
+static Elem low_type(const Precision *p, Ref r)
+{
+	return p->unscaled[r] ? E_bf16 : p->from->products;
+}
+
 // Returns how many operands of attention are those of its products, with matrix instructions.
 static int attention_factors(const Val *v, const Machine *machine)
 {
@@ -90,8 +142,11 @@ static void find_handed(Arena *scratch, Precision *p, const bool *after, const M
 	const Graph *g = p->from;
 	bool *statistic = NEWS(scratch, bool, g->nval), *before = NEWS(scratch, bool, g->nval);
 	bool *exact = NEWS(scratch, bool, g->nval);
-	for (Ref r = 1; r < (Ref)g->nval; r++)
+	const bool *large = g->products == E_f16 ? find_large(scratch, g) : NULL;
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		statistic[r] = is_statistic(g, val(g, r), statistic);
+		exact[r] = large && large[r];
+	}
 	for (int i = 0; i < g->outs.count; i++)
 		exact[g->outs.at[i].val] = true;
 	for (int i = 0; i < g->stores.count; i++)
@@ -150,18 +205,22 @@ static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 	}
 	Ref x = put_as(to, v, p->product[r] ? low : in);
 	if (p->handed[r])
-		x = put_cast(to, put_cast(to, x, to->products), E_f32);
+		x = put_cast(to, put_cast(to, x, low_type(p, r)), E_f32);
 	if (p->factor[r])
 		p->rounded[r] = passes_on(p, r) ? put(to, v->op, v->nin, low, v->attr)
-		                                : put_cast(to, x, to->products);
+		                                : put_cast(to, x, low_type(p, r));
 	return x;
 }
 
 Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Arena *scratch = arena_within(arena);
-	Precision p = {from, NEWS(scratch, int, from->nval), NEWS(scratch, bool, from->nval),
-	               NEWS(scratch, bool, from->nval), NEWS(scratch, Ref, from->nval)};
+	Precision p = {from,
+	               NEWS(scratch, int, from->nval),
+	               NEWS(scratch, bool, from->nval),
+	               NEWS(scratch, bool, from->nval),
+	               NEWS(scratch, bool, from->nval),
+	               NEWS(scratch, Ref, from->nval)};
 	bool *after = NEWS(scratch, bool, from->nval);
 	Graph *to = graph_like(arena, from);
 	find_products(scratch, &p, after, machine);
@@ -170,6 +229,7 @@ Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 		arena_free(scratch);
 		return to;
 	}
+	find_unscaled(&p);
 	find_handed(scratch, &p, after, machine);
 	find_factors(&p);
 	copy_graph(to, from, NULL, put_rounded, &p);

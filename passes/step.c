@@ -176,6 +176,35 @@ static bool is_kept_out(const char *name)
 	return !strcmp(name, "loss") || !strcmp(name, "accuracy") || starts_with(name, CHECK_OF);
 }
 
+// Finds the number of this step, with and without the steps that changed nothing.
+static void count_steps(Step *s)
+{
+	Graph *g = s->graph;
+	Ref state[SCALE_STATES];
+	s->t = s->place = put_cast(g, put2(g, O_add, steps_done(g), integer(g, 1)), E_f64);
+	if (!loss_scale(g))
+		return;
+	put_scale_state(g, state);
+	s->t = put2(g, O_sub, s->place, put_cast(g, state[SCALE_STATES - 1], E_f64));
+}
+
+// Makes the step change nothing but its number and the loss scale if a gradient is not finite.
+static void check_gradients(Step *s, int n, const Param *params)
+{
+	Graph *g = s->graph;
+	Ref *gradient = NEWS(g->arena, Ref, n + 1), scale = loss_scale(g);
+	for (int i = 0; i < n; i++)
+		gradient[i] = params[i].grad;
+	s->finite = update_loss_scale(g, n, gradient);
+	for (int i = 0; i < s->own; i++)
+		g->stores.at[i].val =
+		    put_kept(g, s->finite, g->stores.at[i].slot, g->stores.at[i].val);
+	if (s->part == STEP_train) {
+		add_out(g, "loss_scale", scale);
+		add_out(g, "skipped", put_cast(g, put1(g, O_not, s->finite), E_f32));
+	}
+}
+
 // Takes the gradients from the outputs of `from`, adds the step or the part of it, and leaves the
 // other outputs.
 static void add_step(Step *s, const Graph *from, bool several)
@@ -205,6 +234,8 @@ static void add_step(Step *s, const Graph *from, bool several)
 			out.val = mean_gradient(s, slot, out.val);
 		PUSH(g->arena, params, ((Param){own, out.val, &s->eta[slot], -1}));
 	}
+	if (loss_scale(g) && (s->part == STEP_train || s->part == STEP_apply))
+		check_gradients(s, params.count, params.at);
 	for (int i = 0; i < params.count && sums; i++)
 		add_sums(s, &params.at[i], sums);
 	if (params.count && shared)
@@ -225,11 +256,12 @@ Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt
 	                                          : graph_live(arena, from);
 	int node = g->from = add_node(g, "step", opt->name);
 	if (part != STEP_gradient || copy.moved)
-		s.t = put_cast(g, put2(g, O_add, steps_done(g), integer(g, 1)), E_f64);
+		count_steps(&s);
 	if (copies)
 		copy_graph(g, from, NULL, put_copy, &copy);
 	g->outs.count = 0;
 	g->from = node;
+	s.own = part == STEP_train ? g->stores.count : 0;
 	if (several) {
 		Ref left = runs_left(g, runs);
 		add_store(g, slot_of(g, left),

@@ -10,7 +10,10 @@ typedef struct Step {
 	const Opt *opt;
 	const Optimizer *optimizer;
 	const Eta *eta; // indexed by slot
-	Ref t;          // number of this step, f64, from 1
+	Ref place;      // of this step in the run, f64, from 1
+	Ref t;          // the same without the steps that changed nothing
+	Ref finite;     // of gradients in f16: this step changes something; 0: it does
+	int own;        // number of stores of the model itself, the first
 	StepPart part;
 	Ref sum[SUMS];    // over all parameters, f64
 	Ref next[STATES]; // new state of all parameters, f64, indexed as the optimizer's

@@ -3,7 +3,7 @@
 #include "passes.h"
 #include <string.h>
 
-static bool is_zero(const Graph *g, Ref r)
+bool is_zero_gradient(const Graph *g, Ref r)
 {
 	double x;
 	while (prims[val(g, r)->op].cls == C_move && val(g, r)->nin == 1)
@@ -38,7 +38,7 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
 	int kept = 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		Out out = g->outs.at[i];
-		if (!starts_with(out.name, GRAD_OF) || !is_zero(g, out.val)) {
+		if (!starts_with(out.name, GRAD_OF) || !is_zero_gradient(g, out.val)) {
 			g->outs.at[kept++] = out;
 			continue;
 		}

@@ -23,6 +23,9 @@ struct training {
 	const struct amos_entry *entry,
 	    *gather;           // gather: NULL, or the entry for batches without an update
 	int64_t loss;          // loss output of both; -1: none
+	int64_t scale, skips;  // outputs of `entry`: the loss scale of f16, and 1 if it skipped
+	                       // the step; -1: none
+	int64_t skipped;       // steps since the last line of the log
 	int64_t steps, runs;   // limits
 	struct batch batch[2]; // by number, modulo 2
 	int64_t started_runs, started_steps; // batches started, and updates that they make
@@ -242,6 +245,32 @@ static bool may_overlap(const struct training *t, const struct batch *b)
 	return t->m->batches > 1 && !b->last && !b->evaluates && !b->saves && !asks && !stopping(t);
 }
 
+// Fails because training cannot continue after a batch.
+static int stop_at(const struct training *t, const char *problem, double number, const char *help)
+{
+	return amos_fail(AMOS_INPUT, "step %lld: %s %g, so training stopped%s%s%s" HELP "%s",
+	                 (long long)t->point.step + 1, problem, number,
+	                 t->dir ? "; the checkpoints in " : "", t->dir ? t->dir : "",
+	                 t->dir ? " are kept" : "", help);
+}
+
+// Reports a step that was skipped because gradients in f16 were not finite. Fails if no smaller
+// loss scale can make them so.
+static int check_scale(struct training *t)
+{
+	if (t->skips < 0 || amos_out_number(t->m, t->entry, t->skips) == 0)
+		return AMOS_DONE;
+	double scale = amos_out_number(t->m, t->entry, t->scale);
+	if (scale <= 1)
+		return stop_at(t, "gradients are not finite in f16 at a loss scale of", scale,
+		               "compile with --precision bf16, whose range is larger");
+	t->skipped++;
+	amos_say(&t->log,
+	         "step %lld is skipped: gradients are not finite in f16 at a loss scale of %g\n",
+	         (long long)t->point.step + 1, scale);
+	return AMOS_DONE;
+}
+
 // Waits for the first batch that was started and takes its losses.
 static int end_batch(struct training *t, const struct batch *b)
 {
@@ -252,13 +281,15 @@ static int end_batch(struct training *t, const struct batch *b)
 		return status;
 	double loss = t->loss >= 0 ? amos_out_number(t->m, b->entry, t->loss) : 0;
 	if (!isfinite(loss))
-		return amos_fail(AMOS_INPUT,
-		                 "step %lld: the loss is %g, so training stopped%s%s%s" HELP
-		                 "try a smaller --xi (--rate for other optimizers) or a longer "
-		                 "--warmup, and check the data for very large values",
-		                 (long long)at->step + 1, loss,
-		                 t->dir ? "; the checkpoints in " : "", t->dir ? t->dir : "",
-		                 t->dir ? " are kept" : "");
+		return stop_at(t, "the loss is", loss,
+		               t->scale < 0
+		                   ? "try a smaller --xi (--rate for other optimizers) or a longer "
+		                     "--warmup, and check the data for very large values"
+		                   : "try a smaller --xi (--rate for other optimizers), and "
+		                     "--precision bf16: f16 holds no values above 65504");
+	status = b->entry == t->entry ? check_scale(t) : AMOS_DONE;
+	if (status)
+		return status;
 	amos_mean_add(&at->losses, t->m, b->entry, "loss", 1);
 	amos_mean_add(&at->accuracies, t->m, b->entry, "accuracy", 1);
 	if (at->step >= last_step(t) - last_step(t) / 10)
@@ -287,18 +318,23 @@ static int after_step(struct training *t, const struct batch *b)
 		double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
 		t->result->loss = amos_mean(&at->losses);
 		t->result->accuracy = amos_mean(&at->accuracies);
+		bool scales = t->scale >= 0;
+		double scale = scales ? amos_out_number(t->m, t->entry, t->scale) : NAN;
 		struct amos_figure figures[] = {
 		    {"loss", t->result->loss},
 		    {"accuracy", t->result->accuracy},
 		    {"epoch", (double)at->run / (double)amos_data_batches(data)},
 		    {"samples_per_s", rate * samples},
 		    {"tokens_per_s", data->stream ? rate * tokens : NAN},
+		    {"loss_scale", scale},
+		    {"skipped", scales ? (double)t->skipped : NAN},
 		};
 		t->now.loss = t->result->loss;
 		t->now.accuracy = t->result->accuracy;
 		t->now.epochs = figures[2].value;
 		t->now.samples_per_s = figures[3].value;
 		at->losses = at->accuracies = (struct amos_mean){0};
+		t->skipped = 0;
 		t->line_time = now;
 		t->line_run = at->run;
 		status = amos_log_line(&t->log, at->step, COUNT(figures), figures);
@@ -419,6 +455,8 @@ static int prepare(struct training *t)
 		                 "--eval-every: no data are held out to evaluate on" HELP
 		                 "give --split 0.9");
 	t->loss = amos_find_output(t->entry, "loss");
+	t->scale = amos_find_output(t->entry, "loss_scale");
+	t->skips = amos_find_output(t->entry, "skipped");
 	t->gather = amos_find_entry(model, "gather");
 	double epochs = o->epochs >= 0 ? o->epochs : o->steps >= 0 ? INFINITY : 1;
 	double runs = ceil(epochs * (double)amos_data_batches(t->data));

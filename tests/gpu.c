@@ -1,11 +1,10 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu.c: checks GPU kernels without a GPU, against the evaluator.
 // gpu [sm_90a] cuda|rounded|ptx|opencl|hip|mfma FILE...: graphs in the notation (those of jit.c)
 // and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where any
 // one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
 // installed, without spills, and in registers and shared memory for two blocks of a multiprocessor.
 // rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
-// PTX alone; of the instructions of loops that multiply bf16, a quarter may compute integers.
+// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers.
 // opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code
 // objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
 // sixth multiply, or more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
@@ -191,7 +190,7 @@ static int group_cycles(const char *name)
 	return starts_with(name, product) ? atoi(name + strlen(product)) / 2 : 0;
 }
 
-// True if at most a quarter of the instructions of a loop that multiplies bf16 and copies its
+// True if at most a quarter of the instructions of a loop that multiplies halves and copies its
 // operands compute integers or, if warpgroups multiply, there are fewer than cycles of products.
 // The text is nvdisasm's.
 static bool is_lean(const Code *code, int n, const char *kernel, const char *what)
@@ -201,7 +200,7 @@ static bool is_lean(const Code *code, int n, const char *kernel, const char *wha
 		const char *name = code[i].name ? code[i].name : "NOP";
 		all += code[i].name != NULL;
 		integers += computes_integers(name);
-		products += starts_with(name, "HMMA") && strstr(name, "BF16");
+		products += starts_with(name, "HMMA.16816."); // of f16 or bf16
 		cycles += group_cycles(name);
 		copies += starts_with(name, "LDGSTS");
 		loads += starts_with(name, "LDG.");
@@ -379,6 +378,16 @@ static double check_emulated(Arena *arena, const Graph *g, const Array *slot, do
 	return worst;
 }
 
+// Returns the program that checks SPIR-V: f16 is an extension of OpenCL, whose environment lacks
+// it.
+static const char *validator(const Graph *g)
+{
+	bool halves = false;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		halves |= val(g, r)->type == E_f16;
+	return halves ? "spirv-val" : "spirv-val --target-env opencl2.1";
+}
+
 static double check_device(Arena *arena, const Graph *g, const Array *slot, double tolerance,
                            const char *what)
 {
@@ -420,8 +429,7 @@ int main(int argc, char **argv)
 		bool good =
 		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
 		                   : mfma   ? true
-		                   : opencl ? takes(arena, g, "opencl",
-		                                    "spirv-val --target-env opencl2.1", argv[i])
+		                   : opencl ? takes(arena, g, "opencl", validator(g), argv[i])
 		                            : check_ptx(arena, g, !runs, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;

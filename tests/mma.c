@@ -10,20 +10,20 @@
 //   of warpgroups, sums [64, N]: register r of warp w has row 16 w + group + 8 (r / 2 % 2), column
 //   8 (r / 4) + 2 pair + r % 2; their operands are in shared memory
 // AMD's, from its ISA of CDNA:
-//   a [16, 16] of bf16: A[i][k] is in lane 16 (k / 4) + i, register k / 2 % 2, half k % 2
+//   a [16, 16] of halves: A[i][k] is in lane 16 (k / 4) + i, register k / 2 % 2, half k % 2
 //   b [16, 16]: B[k][j] is in lane 16 (k / 4) + j, likewise
 //   of f32, a [16, 4]: A[i][k] is in lane 16 k + i; b [4, 16]: B[k][j] is in lane 16 k + j
 //   c [16, 16]: C[i][j] is in lane 16 (i / 4) + j, register i % 4
 #include "mma.h"
+#include "freestanding.h"
 #include <math.h>
 #include <string.h>
 
-static float bf16(uint32_t pair, int half)
+typedef double Widen(uint16_t);
+
+static float element(uint32_t pair, int half, Widen *widen)
 {
-	uint32_t bits = pair >> 16 * half << 16;
-	float x;
-	memcpy(&x, &bits, sizeof x);
-	return x;
+	return (float)widen((uint16_t)(pair >> 16 * half));
 }
 
 static void multiply(int steps, float (*a)[16], float (*b)[8], Lane *lane)
@@ -38,18 +38,29 @@ static void multiply(int steps, float (*a)[16], float (*b)[8], Lane *lane)
 		}
 }
 
-void mma_bf16(Lane *lane)
+static void multiply_halves(Lane *lane, Widen *widen)
 {
 	float a[16][16], b[16][8];
 	for (int l = 0; l < LANES; l++)
 		for (int e = 0; e < 2; e++) {
 			int group = l / 4, at = l % 4 * 2 + e;
 			for (int r = 0; r < 4; r++)
-				a[group + r % 2 * 8][at + r / 2 * 8] = bf16(lane[l].a[r], e);
+				a[group + r % 2 * 8][at + r / 2 * 8] =
+				    element(lane[l].a[r], e, widen);
 			for (int r = 0; r < 2; r++)
-				b[at + r * 8][group] = bf16(lane[l].b[r], e);
+				b[at + r * 8][group] = element(lane[l].b[r], e, widen);
 		}
 	multiply(16, a, b, lane);
+}
+
+void mma_f16(Lane *lane)
+{
+	multiply_halves(lane, amos_from_f16);
+}
+
+void mma_bf16(Lane *lane)
+{
+	multiply_halves(lane, amos_from_bf16);
 }
 
 static float tf32(uint32_t bits) // what the instruction reads of f32
@@ -113,16 +124,26 @@ static void add_products(Lane *lane, int steps, float (*a)[16], float (*b)[16])
 		}
 }
 
-void mfma_bf16(Lane *lane)
+static void multiply_waves(Lane *lane, Widen *widen)
 {
 	float a[16][16], b[16][16];
 	for (int i = 0; i < 16; i++)
 		for (int k = 0; k < 16; k++) {
 			const Lane *from = &lane[16 * (k / 4) + i];
-			a[i][k] = bf16(from->a[k / 2 % 2], k % 2);
-			b[k][i] = bf16(from->b[k / 2 % 2], k % 2);
+			a[i][k] = element(from->a[k / 2 % 2], k % 2, widen);
+			b[k][i] = element(from->b[k / 2 % 2], k % 2, widen);
 		}
 	add_products(lane, 16, a, b);
+}
+
+void mfma_f16(Lane *lane)
+{
+	multiply_waves(lane, amos_from_f16);
+}
+
+void mfma_bf16(Lane *lane)
+{
+	multiply_waves(lane, amos_from_bf16);
 }
 
 void mfma_f32(Lane *lane)
@@ -189,20 +210,21 @@ static int column_of(int thread, int r)
 }
 
 void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bool *turned,
-           float (*sum)[GROUP_COLUMNS / 2])
+           bool f16, float (*sum)[GROUP_COLUMNS / 2])
 {
 	static float a[GROUP_ROWS][GROUP_STEPS], b[GROUP_STEPS][GROUP_COLUMNS];
 	static float c[GROUP_ROWS][GROUP_COLUMNS];
 	Operand x = operand_of(descriptor[0]), y = operand_of(descriptor[1]);
+	Widen *widen = f16 ? amos_from_f16 : amos_from_bf16;
 	for (int k = 0; k < GROUP_STEPS; k++) {
 		uint16_t bits;
 		for (int i = 0; i < GROUP_ROWS; i++) {
 			memcpy(&bits, shared + byte_of(&x, turned[0], i, k), sizeof bits);
-			a[i][k] = bf16(bits, 0);
+			a[i][k] = (float)widen(bits);
 		}
 		for (int j = 0; j < columns; j++) {
 			memcpy(&bits, shared + byte_of(&y, turned[1], j, k), sizeof bits);
-			b[k][j] = bf16(bits, 0);
+			b[k][j] = (float)widen(bits);
 		}
 	}
 	for (int t = 0; t < GROUP; t++)

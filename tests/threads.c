@@ -38,9 +38,11 @@ typedef enum Wait {
 	READY,
 	SHUFFLE,
 	LOAD,
+	MULTIPLY_F16,
 	MULTIPLY_BF16,
 	MULTIPLY_TF32,
-	WAVE_BF16, // AMD's
+	WAVE_F16, // AMD's
+	WAVE_BF16,
 	WAVE_F32,
 	MULTIPLY_GROUP,
 	BARRIER,
@@ -50,7 +52,7 @@ typedef enum Wait {
 typedef struct Product { // of a warpgroup: sums += a b
 	uint64_t descriptor[2];
 	int columns;
-	bool turned[2];
+	bool turned[2], f16;
 	int waiting; // threads that have not waited for it
 } Product;
 
@@ -326,10 +328,13 @@ void amos_gpu_write(uintptr_t at, int32_t bytes)
 // ---- matrix instructions, and copies to shared memory ---------------------------------
 
 void amos_gpu_ldmatrix(const void *line, int32_t turned);
+void amos_gpu_mma_f16(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
+                      float, float);
 void amos_gpu_mma_bf16(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
                        float, float);
 void amos_gpu_mma_tf32(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float, float,
                        float, float);
+void amos_gpu_mfma_f16(uint64_t, uint64_t, float, float, float, float);
 void amos_gpu_mfma_bf16(uint64_t, uint64_t, float, float, float, float);
 void amos_gpu_mfma_f32(float, float, float, float, float, float);
 uint32_t amos_gpu_tf32(float);
@@ -343,6 +348,13 @@ void amos_gpu_ldmatrix(const void *line, int32_t turned)
 	thread->line = line;
 	thread->turned = turned;
 	wait_for(LOAD);
+}
+
+void amos_gpu_mma_f16(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
+                      float c0, float c1, float c2, float c3)
+{
+	thread->lane = (Lane){{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
+	wait_for(MULTIPLY_F16);
 }
 
 void amos_gpu_mma_bf16(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
@@ -359,12 +371,22 @@ void amos_gpu_mma_tf32(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint3
 	wait_for(MULTIPLY_TF32);
 }
 
-void amos_gpu_mfma_bf16(uint64_t a, uint64_t b, float c0, float c1, float c2, float c3)
+static void multiply_halves(uint64_t a, uint64_t b, const float *c, Wait wait)
 {
-	thread->lane = (Lane){.c = {c0, c1, c2, c3}};
+	thread->lane = (Lane){.c = {c[0], c[1], c[2], c[3]}};
 	memcpy(thread->lane.a, &a, sizeof a);
 	memcpy(thread->lane.b, &b, sizeof b);
-	wait_for(WAVE_BF16);
+	wait_for(wait);
+}
+
+void amos_gpu_mfma_f16(uint64_t a, uint64_t b, float c0, float c1, float c2, float c3)
+{
+	multiply_halves(a, b, (float[]){c0, c1, c2, c3}, WAVE_F16);
+}
+
+void amos_gpu_mfma_bf16(uint64_t a, uint64_t b, float c0, float c1, float c2, float c3)
+{
+	multiply_halves(a, b, (float[]){c0, c1, c2, c3}, WAVE_BF16);
 }
 
 void amos_gpu_mfma_f32(float a, float b, float c0, float c1, float c2, float c3)
@@ -438,7 +460,8 @@ void amos_gpu_set_sum(int32_t i, float x), amos_gpu_sums_fence(int32_t site);
 float amos_gpu_sum(int32_t i);
 void amos_gpu_commit_sums(void), amos_gpu_sums_wait(int32_t site);
 void amos_gpu_proxy_fence(int32_t site);
-void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned);
+void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned,
+                    int32_t f16);
 
 int32_t amos_gpu_address(const char *at)
 {
@@ -478,13 +501,14 @@ void amos_gpu_proxy_fence(int32_t site)
 		thread->fences++;
 }
 
-void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned)
+void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned,
+                    int32_t f16)
 {
 	(void)shared; // which the compiler then knows to be read
 	if (!thread->fenced)
 		wrong("thread %d of block %u multiplies without a fence of its sums", number(),
 		      block->number);
-	thread->product = (Product){{a, b}, columns, {turned & 1, turned >> 1}, GROUP};
+	thread->product = (Product){{a, b}, columns, {turned & 1, turned >> 1}, f16, GROUP};
 	thread->begun++;
 	wait_for(MULTIPLY_GROUP);
 }
@@ -573,7 +597,7 @@ static void begin_product(Product *p, int group)
 		return;
 	read_operands(p, group);
 	mark_operands(p, 1);
-	wgmma(block->shared, p->descriptor, p->columns, p->turned, block->sum[group]);
+	wgmma(block->shared, p->descriptor, p->columns, p->turned, p->f16, block->sum[group]);
 }
 
 void amos_gpu_sums_wait(int32_t site)
@@ -642,6 +666,11 @@ static void multiply(Thread *warp, int lanes, void (*matrices)(Lane *))
 		memcpy(warp[l].result, lane[l].c, sizeof lane[l].c);
 }
 
+static void multiply_f16(Thread *warp)
+{
+	multiply(warp, WARP, mma_f16);
+}
+
 static void multiply_bf16(Thread *warp)
 {
 	multiply(warp, WARP, mma_bf16);
@@ -650,6 +679,11 @@ static void multiply_bf16(Thread *warp)
 static void multiply_tf32(Thread *warp)
 {
 	multiply(warp, WARP, mma_tf32);
+}
+
+static void wave_f16(Thread *wave)
+{
+	multiply(wave, WAVE_LANES, mfma_f16);
 }
 
 static void wave_bf16(Thread *wave)
@@ -678,13 +712,15 @@ static bool release_warp(Block *b, int from)
 {
 	static void (*const done[])(Thread *) = {[SHUFFLE] = shuffle,
 	                                         [LOAD] = load_matrices,
+	                                         [MULTIPLY_F16] = multiply_f16,
 	                                         [MULTIPLY_BF16] = multiply_bf16,
 	                                         [MULTIPLY_TF32] = multiply_tf32,
+	                                         [WAVE_F16] = wave_f16,
 	                                         [WAVE_BF16] = wave_bf16,
 	                                         [WAVE_F32] = wave_f32};
 	Thread *warp = &b->thread[from];
 	Wait what = warp->wait;
-	int lanes = what < WAVE_BF16 ? WARP : WAVE_LANES;
+	int lanes = what < WAVE_F16 ? WARP : WAVE_LANES;
 	if (what == READY || what > WAVE_F32 || from % lanes ||
 	    !all_wait(b, from, from + lanes, what))
 		return false;

@@ -94,8 +94,10 @@ typedef struct ComputeUnit { // that computes a kernel
 // share: of the matrix units' peak.
 static ComputeUnit unit_for(const struct Gpu *gpu, Elem matrix, double share, Elem type)
 {
-	if (matrix == E_bf16)
-		return (ComputeUnit){share < 1 ? "bf16 mma" : "bf16 wgmma",
+	if (is_half(matrix))
+		return (ComputeUnit){share < 1         ? matrix == E_f16 ? "f16 mma" : "bf16 mma"
+		                     : matrix == E_f16 ? "f16 wgmma"
+		                                       : "bf16 wgmma",
 		                     1e12 * gpu->bf16 * share};
 	if (matrix == E_f32)
 		return (ComputeUnit){"tf32 mma", 1e12 * gpu->tf32 * share};

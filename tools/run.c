@@ -1,5 +1,6 @@
 // run.c: implements amosc run and amosc grad.
 // Runs one batch through the model. Output: its outputs, loss and gradients as an .npz file.
+#include "number.h"
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,27 @@ static void add_gradient(void *batch, const char *name, Shape shape, const doubl
 	add_array(a, gradient, type, &shape, in_type(a->arena, x, &shape, E_f64, type));
 }
 
+// Returns the number in a state; 0: there is none of that name.
+static double state(const struct amos *m, const char *name)
+{
+	int64_t slot = amos_find_slot(m->model, name);
+	return slot < 0 ? 0 : amos_number(amos_slot_bytes(m, slot), m->model->slots[slot].type, 0);
+}
+
+// Runs the batch, and again at half the loss scale of f16 while gradients are not finite.
+static void call(Session *session, const Batch *a)
+{
+	for (double scale = -1; scale != state(a->open, LOSS_SCALE);) {
+		double skipped = state(a->open, SKIPPED);
+		scale = state(a->open, LOSS_SCALE);
+		need_done(amos_call(a->open, a->entry, NULL, NULL));
+		if (state(a->open, SKIPPED) == skipped)
+			return;
+	}
+	tell(session, "amosc: warning: not all gradients are finite at a loss scale of %g\n",
+	     state(a->open, LOSS_SCALE));
+}
+
 // ---- run and grad ---------------------------------------------------------------------
 
 static void run_batch(Session *session)
@@ -141,7 +163,7 @@ static void run_batch(Session *session)
 		*table_cell_s(a.declared, output->name) = (uint64_t)(uintptr_t)output;
 	}
 	need_done(amos_data_eval(p->data, open, 0, 1));
-	need_done(amos_call(open, a.entry, NULL, NULL));
+	call(session, &a);
 	add_outs(&a);
 	bool gradients = session->purpose == FOR_GRADIENTS;
 	if (gradients)

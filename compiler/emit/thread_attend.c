@@ -45,7 +45,7 @@ static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps
 	                    .s = &p->sched,
 	                    .p.matrix = matrix,
 	                    .elem = t->a.elem,
-	                    .packed = matrix == E_bf16 ? g->i16 : t->a.elem,
+	                    .packed = is_half(matrix) ? g->i16 : t->a.elem,
 	                    .bytes = (int)t->a.p.bytes,
 	                    .packed_bytes = (int)t->z.bytes,
 	                    .size = {m, n},
@@ -87,8 +87,9 @@ static Value operand_place(Product *p, int o, Value k, Value other)
 
 static Value packed_value(const Product *p, Value x, Elem type)
 {
-	if (p->d.p.matrix == E_bf16)
-		return type == E_bf16 ? x : narrow_float(p->d.g, x, E_bf16);
+	Elem matrix = p->d.p.matrix;
+	if (is_half(matrix))
+		return type == matrix ? x : narrow_float(p->d.g, x, matrix);
 	return widen_float(p->d.g, x, type);
 }
 
@@ -99,7 +100,7 @@ static Ref operand_of(const ThreadAttend *t, int o)
 {
 	const Graph *g = t->a.g->graph;
 	const Val *v = val(g, t->a.v->in[o]);
-	bool low = t->z.matrix == E_bf16 && v->op == O_cast && val(g, v->in[0])->type == E_bf16;
+	bool low = is_half(t->z.matrix) && v->op == O_cast && val(g, v->in[0])->type == t->z.matrix;
 	return low || (t->z.matrix == E_f32 && is_tf32(v)) ? v->in[0] : t->a.v->in[o];
 }
 
@@ -297,7 +298,7 @@ static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value
 {
 	Gen *g = t->a.g;
 	const ThreadTile *d = &score->d;
-	int n = t->z.matrix == E_bf16 ? 2 : 1; // columns side by side
+	int n = is_half(t->z.matrix) ? 2 : 1; // columns side by side
 	for (int i = 0; i < score->sums; i += n) {
 		Value row = d->kind->line_place(&score->d, 0, line_of(score, 0, i));
 		Value column = d->kind->line_place(&score->d, 1, line_of(score, 1, i)), v[2];

@@ -191,7 +191,7 @@ static bool is_copied(const ThreadTile *d, const Share *s)
 // Two elements of 16 bits wait in one register.
 static bool is_pair(const ThreadTile *d, const Share *s)
 {
-	return d->p.matrix == E_bf16 && s->vec % PAIR == 0;
+	return is_half(d->p.matrix) && s->vec % PAIR == 0;
 }
 
 // True if lines of shared memory are along k, and threads have loaded elements across it. Then a
@@ -234,7 +234,7 @@ static void share_start(ThreadTile *d, int o)
 		s->vec /= 2;
 	if (!s->wide) {
 		bool pairs = (s->along ? d->p.dot.k : extent) % PAIR == 0;
-		s->vec = d->p.matrix == E_bf16 && pairs ? PAIR : 1;
+		s->vec = is_half(d->p.matrix) && pairs ? PAIR : 1;
 	}
 	s->count = (int)all / s->vec;
 	s->start = d->stage;
@@ -418,7 +418,7 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 	Elem type = val(g->graph, operand_of(d, o))->type;
 	int n = s->wide && is_pair(d, s) ? s->vec / PAIR : s->vec;
 	for (int e = 0; e < n && !is_copied(d, s); e++) {
-		if (d->p.matrix != E_bf16)
+		if (!is_half(d->p.matrix))
 			x[e] = widen_float(g, x[e], type);
 		Value none = LLVMConstNull(LLVMTypeOf(x[e]));
 		if (inside)
@@ -967,8 +967,8 @@ void emit_thread_tile(Gen *g)
 	                  .thread = g->ops->thread(g)};
 	d->elem = elem_type(g, d->v->type);
 	d->bytes = elems[d->v->type].bytes;
-	d->packed = d->p.matrix == E_bf16 ? g->i16 : d->elem;
-	d->packed_bytes = d->p.matrix == E_bf16 ? 2 : d->bytes;
+	d->packed = is_half(d->p.matrix) ? g->i16 : d->elem;
+	d->packed_bytes = is_half(d->p.matrix) ? 2 : d->bytes;
 	d->kind = d->p.groups   ? g->ops->group_kind
 	          : d->p.matrix ? g->ops->matrix_kind
 	                        : &fused_tile;

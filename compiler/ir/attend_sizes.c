@@ -72,11 +72,11 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 		int64_t height, columns;
 	} sizes[] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}, {16, 16}};
 	AttendSizes p = shapes_of(g, v, machine);
-	Elem products = machine->exact && g->products != E_bf16 ? E_f32 : g->products;
+	Elem products = machine->exact && !is_half(g->products) ? E_f32 : g->products;
 	Elem matrix = has_block_matrix(machine) && v->type == E_f32 ? products : 0;
 	AttendBlocks z = {.matrix = matrix,
-	                  .bytes = matrix == E_bf16 ? 2 : p.bytes,
-	                  .both_ways = matrix == E_bf16 && !machine->exact};
+	                  .bytes = is_half(matrix) ? 2 : p.bytes,
+	                  .both_ways = is_half(matrix) && !machine->exact};
 	z.width = tile_columns(matrix, p.width);
 	z.depth = p.depth ? tile_columns(matrix, p.depth) : 0;
 	for (int i = 0; i < COUNT(sizes) * 2; i++) {

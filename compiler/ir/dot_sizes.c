@@ -219,17 +219,17 @@ bool has_block_matrix(const Machine *machine)
 bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
 {
 	enum { ROWS = 64 };
-	return machine->pairs == ROWS && matrix == E_bf16 && height >= ROWS;
+	return machine->pairs == ROWS && is_half(matrix) && height >= ROWS;
 }
 
 static Elem matrix_type(const Graph *g, const Val *v, const DotSizes *p, const Machine *machine)
 {
 	const Val *a = val(g, v->in[0]), *b = val(g, v->in[1]);
-	bool bf16 = a->type == E_bf16 && b->type == E_bf16, tf32 = is_tf32(a) && is_tf32(b);
+	bool half = is_half(a->type) && a->type == b->type, tf32 = is_tf32(a) && is_tf32(b);
 	// Smaller ones would waste a part of a tile, at twice the rate.
 	bool exact = machine->exact && v->type == E_f32 && a->type == E_f32 && b->type == E_f32 &&
 	             p->m >= MATRIX_ROWS && p->n >= MATRIX_COLUMNS;
-	return !has_block_matrix(machine) ? 0 : bf16 ? E_bf16 : tf32 || exact ? E_f32 : 0;
+	return !has_block_matrix(machine) ? 0 : half ? a->type : tf32 || exact ? E_f32 : 0;
 }
 
 BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)

@@ -70,6 +70,10 @@ static inline bool is_signed(Elem e)
 {
 	return elems[e].cls == 'i';
 }
+static inline bool is_half(Elem e) // f16 or bf16
+{
+	return is_float(e) && elems[e].bytes == 2;
+}
 static inline Elem arithmetic_type(Elem e) // Floats narrower than f32 are computed as f32.
 {
 	return is_float(e) && elems[e].bytes < elems[E_f32].bytes ? E_f32 : e;
@@ -196,7 +200,9 @@ typedef struct Graph {
 	// Type that operands of products are rounded to (precision.c); f32: to the bits of TF32; 0:
 	// none.
 	Elem products;
-	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
+	double loss_scale; // if products are f16, of the loss whose gradients are computed; 0: it
+	                   // depends on them
+	bool unaliased;    // a slot's cast to its own type is a value: see graph_unalias
 } Graph;
 
 // A loop: its body is a graph whose slots are, in order, the carried values, an element of each

@@ -241,6 +241,8 @@ char *graph_text(Arena *arena, const Graph *g)
 	say(&t, "%s%s", plains[g->plain], g->wide ? " wide" : "");
 	if (g->products)
 		say(&t, " products %s", elems[g->products].name);
+	if (g->loss_scale)
+		say(&t, " scale %.17g", g->loss_scale);
 	say(&t, "%s\n", g->unaliased ? " unaliased" : "");
 	say_graph(&t, g);
 	return t.at;
@@ -447,6 +449,8 @@ Graph *lexer_graph(Lexer *l, const Book *book)
 	bool wide = lexer_take(l, "wide");
 	if (lexer_take(l, "products"))
 		r.g->products = read_elem(l);
+	if (lexer_take(l, "scale"))
+		r.g->loss_scale = lexer_number(l);
 	r.g->unaliased = lexer_take(l, "unaliased");
 	if (l->kind == T_line)
 		lexer_next(l);

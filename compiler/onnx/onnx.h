@@ -51,6 +51,7 @@ typedef struct ReadOptions {
 	int nknown;
 	const Known *known;
 	Precision precision;
+	double loss_scale; // of Graph
 	bool loops; // short loops and constant ones stay loops too
 	bool list;  // only inputs, outputs and operators as the file declares them: no graph, and
 	            // no errors in it

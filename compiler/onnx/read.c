@@ -309,6 +309,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	static const Elem products[] = {
 	    [PRECISION_BF16] = E_bf16, [PRECISION_F16] = E_f16, [PRECISION_TF32] = E_f32};
 	r->g->products = options->precision <= PRECISION_TF32 ? products[options->precision] : 0;
+	r->g->loss_scale = options->loss_scale;
 	return lower_model(r, top) ? m : NULL;
 }
 

@@ -1,13 +1,13 @@
-// mfma.c: emits the products of bf16 and f32 by the matrix instructions of AMD's CDNA GPUs (MI200,
-// MI300), which add products of f32 without rounding them.
-// Four waves of 64 threads have a quarter of a tile's columns each; an instruction multiplies 16
-// rows by 16 columns. Fragments are those of the ISA (v_mfma_f32_16x16x16bf16_1k,
-// v_mfma_f32_16x16x4f32): lane l has line l % 16 of an operand, in a few steps of k, and of the
-// result column l % 16, in four rows. Operands change places, so that those are columns side by
-// side. In shared memory a row or column is a line of steps of k, of which a lane loads 16 bytes:
-// the operands of several instructions. Which of these has which steps does not matter, as long as
-// both operands agree. Pieces of 16 bytes change places from line to line, and after 8 lines, so
-// that lanes that load, and those that store what they turned, are in different banks.
+// mfma.c: emits the products of f16, bf16 and f32 by the matrix instructions of AMD's CDNA GPUs
+// (MI200, MI300), which add products of f32 without rounding them. Four waves of 64 threads have a
+// quarter of a tile's columns each; an instruction multiplies 16 rows by 16 columns. Fragments are
+// those of the ISA (v_mfma_f32_16x16x16f16 and bf16_1k, v_mfma_f32_16x16x4f32): lane l has line l %
+// 16 of an operand, in a few steps of k, and of the result column l % 16, in four rows. Operands
+// change places, so that those are columns side by side. In shared memory a row or column is a line
+// of steps of k, of which a lane loads 16 bytes: the operands of several instructions. Which of
+// these has which steps does not matter, as long as both operands agree. Pieces of 16 bytes change
+// places from line to line, and after 8 lines, so that lanes that load, and those that store what
+// they turned, are in different banks.
 #include "../thread_tile.h"
 #include "target.h"
 
@@ -112,7 +112,7 @@ static void start(ThreadTile *d)
 	}
 }
 
-// Loads a lane's piece of 16 lines: i64 of four bf16, or f32.
+// Loads a lane's piece of 16 lines: i64 of four halves, or f32.
 static void load_piece(ThreadTile *d, int o, int k, int lines, Value stage, Value *to)
 {
 	Gen *g = d->g;
@@ -120,45 +120,53 @@ static void load_piece(ThreadTile *d, int o, int k, int lines, Value stage, Valu
 	Value from = bytes_after(g, d->base[o][(pieces / 2 ^ lines) % bits], stage);
 	int64_t at = lines * LINES * d->s->depth + pieces / (2 * bits) * (2 * bits) * piece_of(d);
 	from = place_in(g, d->packed, from, number(g, at));
-	if (d->p.matrix == E_bf16)
+	if (is_half(d->p.matrix))
 		load_side(g, g->i64, 8, from, 2, to);
 	else
 		load_side(g, g->f32, 4, from, 4, to);
 }
 
-static Value fragment(Gen *g, Value x) // four bf16, or f32
+static const struct Product { // an instruction, and a function of the emulator
+	const char *hardware, *emulated;
+} products[] = {
+    [E_f16] = {"llvm.amdgcn.mfma.f32.16x16x16f16", "amos_gpu_mfma_f16"},
+    [E_bf16] = {"llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "amos_gpu_mfma_bf16"},
+    [E_f32] = {"llvm.amdgcn.mfma.f32.16x16x4f32", "amos_gpu_mfma_f32"},
+};
+
+// Four f16, four bf16 as their bits, or f32.
+static Value fragment(ThreadTile *d, Value x)
 {
-	LLVMTypeRef i16s = LLVMVectorType(g->i16, 4);
-	return LLVMTypeOf(x) == g->i64 ? LLVMBuildBitCast(g->b, x, i16s, "") : x;
+	Gen *g = d->g;
+	LLVMTypeRef half = d->p.matrix == E_f16 ? LLVMHalfTypeInContext(g->context) : g->i16;
+	return is_half(d->p.matrix) ? LLVMBuildBitCast(g->b, x, LLVMVectorType(half, 4), "") : x;
 }
 
 // Adds a b to sums `sum` and after, of a wave.
 static void multiply_matrices(ThreadTile *d, Value a, Value b, int sum)
 {
 	Gen *g = d->g;
-	bool bf16 = d->p.matrix == E_bf16;
+	const struct Product *product = &products[d->p.matrix];
 	if (g->target->emulated) {
 		Value in[2 + RESULTS] = {b, a};
 		for (int i = 0; i < RESULTS; i++)
 			in[2 + i] = read_sum(d, sum + i);
-		hardware(g, NULL, bf16 ? "amos_gpu_mfma_bf16" : "amos_gpu_mfma_f32",
-		         LLVMVoidTypeInContext(g->context), COUNT(in), in);
+		hardware(g, NULL, product->emulated, LLVMVoidTypeInContext(g->context), COUNT(in),
+		         in);
 		for (int i = 0; i < RESULTS; i++)
 			set_sum(d, sum + i, emulated_result(g, i, g->f32));
 		return;
 	}
 	Value all = d->sum[sum / RESULTS], none = LLVMConstInt(g->i32, 0, 0);
-	Value in[] = {fragment(g, b), fragment(g, a), read_variable(g, all),
+	Value in[] = {fragment(d, b), fragment(d, a), read_variable(g, all),
 	              none,           none,           none}; // no broadcasts
-	const char *name =
-	    bf16 ? "llvm.amdgcn.mfma.f32.16x16x16bf16.1k" : "llvm.amdgcn.mfma.f32.16x16x4f32";
-	set_variable(g, all, intrinsic(g, name, 0, NULL, COUNT(in), in));
+	set_variable(g, all, intrinsic(g, product->hardware, 0, NULL, COUNT(in), in));
 }
 
 static void multiply(ThreadTile *d, Value stage)
 {
 	Lane own = lane_of(d);
-	int n = d->p.matrix == E_bf16 ? 2 : 4; // instructions for a piece
+	int n = is_half(d->p.matrix) ? 2 : 4; // instructions for a piece
 	for (int k = 0; k < d->s->depth * d->packed_bytes / MATRIX_LINE; k++) {
 		Value a[SUMS][4], b[SUMS][4];
 		for (int i = 0; i < own.rows; i++)

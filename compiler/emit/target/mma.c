@@ -1,4 +1,4 @@
-// mma.c: emits the products of bf16 and TF32 by NVIDIA's matrix instructions, from sm_80 on.
+// mma.c: emits the products of f16, bf16 and TF32 by NVIDIA's matrix instructions, from sm_80 on.
 // Eight warps have two rows and four columns of parts of a tile; a warp multiplies 16 rows by 8
 // columns with the steps of k of 32 bytes at once. Fragments are those of the PTX ISA
 // (mma.m16n8k16, mma.m16n8k8, ldmatrix). In shared memory a line is what memory has side by side,
@@ -40,7 +40,7 @@ static int piece_of(const ThreadTile *d)
 
 static bool is_turned(const ThreadTile *d, int o) // by ldmatrix
 {
-	return !d->share[o].along && d->p.matrix == E_bf16;
+	return !d->share[o].along && is_half(d->p.matrix);
 }
 
 static bool is_plain(const ThreadTile *d, int o) // loaded element by element
@@ -121,6 +121,17 @@ static Value round_tf32(Gen *g, Value bits)
 	return hardware(g, "llvm.nvvm.f2tf32.rna", "amos_gpu_tf32", g->i32, 1, &x);
 }
 
+// Of f16, LLVM's operands are pairs of half instead of their bits.
+static Value multiply_f16(Gen *g, Value *in)
+{
+	enum { PAIRS = 6, ALL = 10 };
+	LLVMTypeRef pair = LLVMVectorType(LLVMHalfTypeInContext(g->context), 2);
+	for (int i = 0; i < PAIRS && !g->target->emulated; i++)
+		in[i] = LLVMBuildBitCast(g->b, in[i], pair, "");
+	return hardware(g, "llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "amos_gpu_mma_f16",
+	                LLVMVoidTypeInContext(g->context), ALL, in);
+}
+
 // sum += a b, of a warp.
 static void multiply_matrices(ThreadTile *d, const Value *a, const Value *b, Value *sum)
 {
@@ -129,7 +140,9 @@ static void multiply_matrices(ThreadTile *d, const Value *a, const Value *b, Val
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	for (int i = 0; i < 4; i++)
 		in[6 + i] = read_variable(g, sum[i]);
-	if (d->p.matrix == E_bf16)
+	if (d->p.matrix == E_f16)
+		all = multiply_f16(g, in);
+	else if (d->p.matrix == E_bf16)
 		all = hardware(g, "llvm.nvvm.mma.m16n8k16.row.col.bf16", "amos_gpu_mma_bf16", none,
 		               COUNT(in), in);
 	else

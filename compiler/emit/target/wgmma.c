@@ -1,12 +1,12 @@
-// wgmma.c: emits the products of bf16 by the matrix instructions of NVIDIA's warpgroups, of sm_90a.
-// Two warpgroups of four warps have parts of a tile, one below the other or, of 64 rows, side by
-// side. An instruction multiplies 64 rows by all columns of a part with 16 steps of k, reads both
-// operands from shared memory, and goes on while its threads do (PTX ISA, wgmma.mma_async).
-// A line is what memory has side by side, along k or not, of 64 or 128 bytes; lines of 8 rows,
-// columns or steps are a group. Pieces of lines change places as the instructions expect it
-// (swizzle); those of mma.c, which copies them, are the same. Descriptors say where groups are.
-// Lines that are not along k are blocks of all steps, one for each line's length of rows or
-// columns.
+// wgmma.c: emits the products of f16 and bf16 by the matrix instructions of NVIDIA's warpgroups, of
+// sm_90a. Two warpgroups of four warps have parts of a tile, one below the other or, of 64 rows,
+// side by side. An instruction multiplies 64 rows by all columns of a part with 16 steps of k,
+// reads both operands from shared memory, and goes on while its threads do (PTX ISA,
+// wgmma.mma_async). A line is what memory has side by side, along k or not, of 64 or 128 bytes;
+// lines of 8 rows, columns or steps are a group. Pieces of lines change places as the instructions
+// expect it (swizzle); those of mma.c, which copies them, are the same. Descriptors say where
+// groups are. Lines that are not along k are blocks of all steps, one for each line's length of
+// rows or columns.
 #include "mma.h"
 
 enum {
@@ -188,16 +188,21 @@ static void multiply_matrices(ThreadTile *d, Value a, Value b)
 	int columns = columns_of(d), sums = sums_of(d);
 	int turned[] = {!d->share[0].along, !d->share[1].along};
 	if (g->target->emulated) {
-		Value in[] = {d->shared, a, b, number32(g, columns),
-		              number32(g, turned[0] | turned[1] << 1)};
+		Value in[] = {d->shared,
+		              a,
+		              b,
+		              number32(g, columns),
+		              number32(g, turned[0] | turned[1] << 1),
+		              number32(g, d->p.matrix == E_f16)};
 		hardware(g, NULL, "amos_gpu_wgmma", nothing(g), COUNT(in), in);
 		return;
 	}
 	Text code = {.arena = g->arena};
+	const char *type = elems[d->p.matrix].name;
 	say(&code,
 	    "{ .reg .pred p; setp.ne.b32 p, 1, 0; "
-	    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {",
-	    columns);
+	    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
+	    columns, type, type);
 	for (int i = 0; i < sums; i++)
 		say(&code, "%s$%d", i ? ", " : "", i);
 	say(&code, "}, $%d, $%d, p, 1, 1, %d, %d; }", 2 * sums, 2 * sums + 1, turned[0], turned[1]);
