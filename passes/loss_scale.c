@@ -54,7 +54,8 @@ Ref update_loss_scale(Graph *g, int n, const Ref *gradient)
 	                        {.name = "most", .x = MOST_LOSS_SCALE}};
 	book_run(g, NULL, "loss_scale", COUNT(in), in, COUNT(attr), attr, COUNT(out), out);
 	for (int k = 0; k < SCALE_STATES; k++)
-		add_store(g, (int)val(g, in[STATE + k])->attr->i[0], out[k]);
+		if (out[k] != in[STATE + k]) // a fixed scale stays
+			add_store(g, (int)val(g, in[STATE + k])->attr->i[0], out[k]);
 	return in[FINITE];
 }
 

@@ -367,8 +367,8 @@ DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.
 typedef struct BlockSizes {
 	DotSizes dot;           // batch, m, n, k, and what follows from the graph alone
-	Elem matrix;            // of operands of matrix instructions: f16, bf16, f32 (as TF32,
-	                        // unless the machine is exact); 0: none
+	Elem matrix;            // of operands of matrix instructions: 16 bits, or f32 (as
+	                        // TF32, unless the machine is exact); 0: none
 	bool groups;            // those of warpgroups
 	int64_t down, across;   // tiles
 	int64_t bands;          // of strips of tiles, each of a worker

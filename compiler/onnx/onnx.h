@@ -50,8 +50,8 @@ typedef struct ReadOptions {
 	// Such an input is no slot of the graph.
 	int nknown;
 	const Known *known;
-	Precision precision;
 	double loss_scale; // of Graph
+	Precision precision;
 	bool loops; // short loops and constant ones stay loops too
 	bool list;  // only inputs, outputs and operators as the file declares them: no graph, and
 	            // no errors in it
