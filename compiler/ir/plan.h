@@ -381,7 +381,7 @@ BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 // for a block on each multiprocessor.
 int64_t partial_columns(const Machine *, int64_t columns);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
-// True if blocks of threads have matrix instructions, for bf16 and f32 or TF32.
+// True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 // True if they have some of warpgroups, which multiply that type in tiles of so many rows.
 bool has_group_matrix(const Machine *, Elem matrix, int64_t height);
