@@ -8,10 +8,16 @@ static const struct Case {
 } cases[] = {
     {"blocks of all channels need no masks",
      "graph blocks\nslot x : input f32[4,14,14,256]\nslot w : input f32[2304,64]\n"
+     "%1 = window(x; [1,7,3,2,1,1,1, 2,7,3,2,1,1,1], 0) : f32[4,7,7,256,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,7,7,3,3,256]\n"
+     "out y = dot(reshape(%2; [196,2304]), w)\n",
+     7200},
+    {"blocks of all channels need no masks, by Winograd's method",
+     "graph blocks\nslot x : input f32[4,14,14,256]\nslot w : input f32[2304,64]\n"
      "%1 = window(x; [1,14,3,1,1,1,1, 2,14,3,1,1,1,1], 0) : f32[4,14,14,256,3,3]\n"
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,14,14,3,3,256]\n"
      "out y = dot(reshape(%2; [784,2304]), w)\n",
-     7200},
+     19000},
     {"keys are packed by a loop",
      "graph attention\nslot q : input f32[8,128,64]\nslot k : input f32[8,128,64]\n"
      "slot v : input f32[8,128,64]\nout y = attend(q, k, v; 0.125, 0, 0)\n",
