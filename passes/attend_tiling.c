@@ -27,7 +27,7 @@ static void tile_attention_block(Scheduler *t)
 
 void tile_attention(Scheduler *t)
 {
-	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 256, BACK_QUERIES = 140 };
+	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 512, BACK_QUERIES = 140 };
 	const Machine *machine = t->machine;
 	Sched *s = t->sched;
 	s->partition = P_heads;
@@ -46,14 +46,16 @@ void tile_attention(Scheduler *t)
 	s->key_height = even_height(MIN(s->depth, p.keys), MAX(1, high));
 	int64_t strips = ceil_div(p.queries, s->height);
 	int64_t most = p.back ? BACK_QUERIES : QUERIES * t->tuning->cache / 100;
-	int64_t parts = ceil_div(strips * s->height, most);
+	if (!p.back && p.batch * ceil_div(p.queries, most) < machine->workers)
+		most /= 2;
+	int64_t parts = ceil_div(p.queries, most);
 	s->strips = ceil_div(strips, parts);
 	p = attend_sizes(t->graph, t->kern, machine);
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
 	s->batches = MAX(1, p.batch / groups);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
 	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * p.bytes;
-	s->ahead_rows = s->batches > 1 && !t->tuning->still && read <= machine->l2 / 4 &&
-	                (p.back || p.parts == 1);
+	s->ahead_rows =
+	    p.batch > 1 && !t->tuning->still && read <= machine->l2 / 4 && (p.back || p.parts == 1);
 	s->local = p.local_bytes;
 }

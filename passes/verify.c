@@ -236,6 +236,9 @@ static void check_heads(const Plan *p, int k)
 	    s->key_height < 1)
 		fail(p->name, "kernel %d: a tile, or a part of the attention, is empty", k);
 	AttendSizes z = attend_sizes(p->graph, kern, m);
+	if (z.lower > z.strips)
+		fail(p->name, "kernel %d: %lld strips of %lld rows and one less, of %lld", k,
+		     (long long)z.strips, (long long)s->height, (long long)z.queries);
 	int64_t registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
 	int64_t tile = MAX(s->height, s->key_height) * s->vectors;
 	if ((tile + s->vectors + 1) * registers > m->registers)

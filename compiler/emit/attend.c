@@ -8,6 +8,8 @@
 #include "attend.h"
 #include <math.h>
 
+enum { SIDE_BY_SIDE = 4 }; // vectors of keys
+
 // ---- memory ---------------------------------------------------------------------------
 
 static Value element(const Attend *a, Value memory, Value i)
@@ -156,86 +158,223 @@ static void pack_columns(const Attend *a, int o, Value memory, int64_t line, dou
 
 // ---- prefetching ----------------------------------------------------------------------
 
-static void prefetch_lines(const Attend *a, Value from, int64_t bytes, Prefetch how)
+// Rows that a head touches after this one's products, of which each call of a tile prefetches its
+// share: all at once, the next loads would wait for them.
+typedef struct Ahead {
+	int64_t calls, iterations; // of the tile: for a head; of a call, unrolled
+	int count;
+	struct Stream stream[STREAMS];
+	Value from[STREAMS]; // row 0
+	int64_t rows[STREAMS];
+	Value call; // variable
+} Ahead;
+
+// How many full panels of keys the strips of a head compute together, about.
+static int64_t panels_of_head(const Attend *a)
 {
-	Gen *g = a->g;
-	for (int64_t at = 0; at < bytes; at += 64) {
-		Value i = number(g, at);
-		g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &i, 1, ""), how);
-	}
+	const AttendSizes *p = &a->p;
+	int64_t panels = 0, height = a->s->height, depth = a->s->depth;
+	for (int64_t key = 0; key < p->keys; key += depth)
+		for (int64_t strip = 1; strip <= p->strips; strip++) {
+			int64_t end = MIN(strip * height, p->queries);
+			int64_t seen = MIN(depth, p->keys - key);
+			if (a->causal)
+				seen = MAX(0, MIN(seen, end + p->keys - p->queries - key));
+			panels += (seen + p->panel / 2 - 1) / p->panel;
+		}
+	return MAX(1, panels);
 }
 
-// While a row is computed, prefetches the rows of this number that the next head reads and those
-// that this one will store.
-static void prefetch_rows(const Attend *a, Value number_of)
+// Of a tile whose steps are `steps`, in the head that has begun.
+static Ahead ahead_new(const Attend *a, int64_t steps)
+{
+	return (Ahead){.calls = panels_of_head(a),
+	               .iterations = MAX(1, steps / a->s->unroll),
+	               .call = variable(a->g, number(a->g, 0))};
+}
+
+static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t row, Prefetch how)
+{
+	if (bytes < 64 || t->count == STREAMS)
+		return;
+	int64_t share = ceil_div(rows, t->calls), lines = ceil_div(bytes, 64);
+	int64_t once = ceil_div(share * lines, t->iterations);
+	t->from[t->count] = from;
+	t->rows[t->count] = rows;
+	t->stream[t->count++] =
+	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how};
+}
+
+// Adds the rows of an operand that the next head reads.
+static void add_operand(const Attend *a, Ahead *t, int o)
 {
 	Gen *g = a->g;
-	int lead = a->p.lead.rank, inputs = a->p.back ? 4 : a->p.depth ? 3 : 2;
-	for (int o = 0; o < inputs && a->s->ahead_rows; o++) {
-		Ref r = a->v->in[o];
-		const Shape *shape = &val(g->graph, r)->shape;
-		Index idx[RANK], place, row = row_index_of(a, number_of, shape->dim[lead]);
-		Index some = some_index(g->vars, shape->dim[lead]);
-		Index column = some_index(g->vars, last_dim(shape));
-		unravel(g->vars, &a->next, &a->p.lead, idx);
-		index_within(shape, idx, idx);
-		idx[lead] = some, idx[lead + 1] = column;
-		Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &some, &column);
-		idx[lead] = row, idx[lead + 1] = constant_index(0);
-		if (s.fixed && s.along == 1 &&
-		    locate(g->vars, g->graph, &g->computed, &r, idx, &place))
-			prefetch_lines(a, element(a, location_address(g, r), index_i64(g, &place)),
-			               last_dim(shape) * a->p.bytes, F_read);
-	}
+	Ref r = a->v->in[o];
+	const Shape *shape = &val(g->graph, r)->shape;
+	if (!a->s->ahead_rows)
+		return;
+	int lead = a->p.lead.rank;
+	Index idx[RANK], place;
+	Index row = some_index(g->vars, shape->dim[lead]);
+	Index column = some_index(g->vars, last_dim(shape));
+	unravel(g->vars, &a->next, &a->p.lead, idx);
+	index_within(shape, idx, idx);
+	idx[lead] = row, idx[lead + 1] = column;
+	Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &row, &column);
+	idx[lead] = idx[lead + 1] = constant_index(0);
+	if (s.fixed && s.along == 1 && locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+		add_ahead(t, element(a, location_address(g, r), index_i64(g, &place)),
+		          shape->dim[lead], last_dim(shape) * a->p.bytes, s.down * a->p.bytes,
+		          F_read);
+}
+
+// Adds the rows that this head stores in an output that is `op`.
+static void add_output(const Attend *a, Ahead *t, Op op)
+{
+	Gen *g = a->g;
 	for (int o = 0; o < g->kern->nout; o++) {
-		const Shape *shape = &val(g->graph, g->kern->out[o])->shape;
-		int64_t rows = shape->dim[lead], columns = last_dim(shape);
-		Value row = least(g, number_of, number(g, rows - 1));
-		row = sum_of(g, times(g, index_i64(g, &a->batch), rows), row);
-		prefetch_lines(a, element(a, out_address(g, o), times(g, row, columns)),
-		               columns * a->p.bytes, F_write);
+		const Val *v = val(g->graph, g->kern->out[o]);
+		int64_t rows = v->shape.dim[a->p.lead.rank], columns = last_dim(&v->shape);
+		if (v->op != op)
+			continue;
+		Value first = times(g, index_i64(g, &a->batch), rows * columns);
+		add_ahead(t, element(a, out_address(g, o), first), rows, columns * a->p.bytes,
+		          columns * a->p.bytes, F_write);
 	}
 }
 
 // ---- products -------------------------------------------------------------------------
 
-static Value tile_of(const Attend *a, int64_t rows, int64_t a_row, int64_t a_step, int64_t b_step,
-                     int64_t c_row)
+// Tiles by height: that of a strip, and one row less, or NULL; narrow: of one vector, for the last
+// columns, which prefetches nothing, or NULL.
+typedef struct Product {
+	Value tile[2], narrow[2];
+	int64_t line; // elements of b from panel to panel
+	Ahead ahead;
+} Product;
+
+typedef struct Layout { // elements from row to row, from step to step
+	int64_t rows, a_row, a_step, b_step, c_row;
+} Layout;
+
+static Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool narrow,
+                           const Ahead *ahead)
 {
-	Tile tile = {.type = a->type,
-	             .bytes = (int)a->p.bytes,
-	             .lanes = a->p.lanes,
-	             .rows = (int)rows,
-	             .vectors = (int)a->s->vectors,
-	             .unroll = (int)a->s->unroll,
-	             .rest = true,
-	             .a_row = a_row,
-	             .loops = 1,
-	             .loop = {{.a_step = a_step}},
-	             .b_step = b_step,
-	             .c_row = c_row};
-	return tile_function(a->g, &tile);
+	int vectors = (int)a->s->vectors;
+	Product p = {.line = line};
+	if (ahead)
+		p.ahead = *ahead;
+	for (int less = 0; less <= lower; less++) {
+		Tile tile = {.type = a->type,
+		             .bytes = (int)a->p.bytes,
+		             .lanes = a->p.lanes,
+		             .rows = (int)z.rows - less,
+		             .vectors = 1,
+		             .unroll = (int)a->s->unroll,
+		             .rest = true,
+		             .a_row = z.a_row,
+		             .loops = 1,
+		             .loop = {{.a_step = z.a_step}},
+		             .b_step = z.b_step,
+		             .c_row = z.c_row};
+		if (z.a_step > 1) // each step in other lines of cache
+			tile.a_ahead = a->g->target->machine->ahead;
+		if (narrow && vectors > 1)
+			p.narrow[less] = tile_function(a->g, &tile);
+		tile.vectors = vectors;
+		for (int i = 0; i < p.ahead.count; i++)
+			tile.stream[tile.streams++] = p.ahead.stream[i];
+		p.tile[less] = tile_function(a->g, &tile);
+	}
+	return p;
 }
 
-// Calls a tile for panels 0..panels of b, `line` apart, and of c.
-static void multiply(const Attend *a, Value tile, Value steps, Value x, Value b, int64_t line,
-                     Value c, Value panels, Value again)
+// True if a product of so many columns, -1: that vary, has a narrow tile for the last.
+static bool is_narrow(const Attend *a, int64_t columns)
+{
+	int64_t rest = columns % a->p.panel;
+	return columns < 0 || (rest > 0 && rest <= a->p.lanes);
+}
+
+// Of rows that are those of a strip, and so many columns; -1: they vary.
+static Product strip_product(const Attend *a, Layout z, int64_t line, int64_t columns,
+                             const Ahead *ahead)
+{
+	z.rows = a->s->height;
+	return product_new(a, z, line, a->p.lower > 0, is_narrow(a, columns), ahead);
+}
+
+// Sets the pointers to what this call of a tile prefetches.
+static void go_ahead(const Attend *a, const Ahead *ahead, Value *pointer)
 {
 	Gen *g = a->g;
-	Loop loop = loop_begin(g, number(g, 0), panels, 1);
-	Value in[] = {steps,
-	              x,
-	              element(a, b, times(g, loop.i, line)),
-	              element(a, c, times(g, loop.i, a->p.panel)),
-	              again,
-	              x};
-	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tile), tile, in, COUNT(in), "");
-	loop_end(g, &loop);
+	if (!ahead->count)
+		return;
+	Value call = read_variable(g, ahead->call);
+	set_variable(g, ahead->call, sum_of(g, call, number(g, 1)));
+	for (int i = 0; i < ahead->count; i++) {
+		Value row = LLVMBuildUDiv(g->b, times(g, call, ahead->rows[i]),
+		                          number(g, ahead->calls), "");
+		row = times(g, row, ahead->stream[i].row);
+		pointer[i] = LLVMBuildGEP2(g->b, g->i8, ahead->from[i], &row, 1, "");
+	}
 }
 
-static Value panels_of(const Attend *a, int64_t columns)
+typedef struct Operands {
+	Value steps, a, b, c;
+	Value again; // true: adds to c
+} Operands;
+
+// narrow: by the tile for the last columns.
+static void multiply_panel(const Attend *a, const Product *p, bool narrow, Value panel,
+                           const Operands *o)
 {
-	return number(a->g, ceil_div(columns, a->p.panel));
+	Gen *g = a->g;
+	const Value *tiles = narrow ? p->narrow : p->tile;
+	Value in[6 + STREAMS] = {o->steps,
+	                         o->a,
+	                         element(a, o->b, times(g, panel, p->line)),
+	                         element(a, o->c, times(g, panel, a->p.panel)),
+	                         o->again,
+	                         o->a};
+	if (!narrow)
+		go_ahead(a, &p->ahead, in + 6);
+	Value tile = tiles[1] ? LLVMBuildSelect(g->b, a->lower, tiles[1], tiles[0], "") : tiles[0];
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tiles[0]), tile, in,
+	               6 + (narrow ? 0 : (unsigned)p->ahead.count), "");
+}
+
+typedef void PanelBody(const Attend *, const Product *, bool narrow, Value panel,
+                       const void *context);
+
+// Runs the body for the panels of the first `columns` columns, and perhaps some more.
+static void each_panel(const Attend *a, const Product *p, Value columns, PanelBody *body,
+                       const void *context)
+{
+	Gen *g = a->g;
+	int64_t panel = a->p.panel, most = p->narrow[0] ? panel - 1 - a->p.lanes : panel - 1;
+	Value full = sum_of(g, columns, number(g, most));
+	full = LLVMBuildUDiv(g->b, full, number(g, panel), "");
+	Loop loop = loop_begin(g, number(g, 0), full, 1);
+	body(a, p, false, loop.i, context);
+	loop_end(g, &loop);
+	if (!p->narrow[0])
+		return;
+	Value rest = LLVMBuildICmp(g->b, LLVMIntSLT, times(g, full, panel), columns, "");
+	Loop once = when_begin(g, rest);
+	body(a, p, true, full, context);
+	when_end(g, &once);
+}
+
+static void multiply_operands(const Attend *a, const Product *p, bool narrow, Value panel,
+                              const void *operands)
+{
+	multiply_panel(a, p, narrow, panel, operands);
+}
+
+static void multiply(const Attend *a, const Product *p, const Operands *o, Value columns)
+{
+	each_panel(a, p, columns, multiply_operands, o);
 }
 
 // ---- rows of scores -------------------------------------------------------------------
@@ -270,24 +409,71 @@ static Row row_at(const Attend *a, Value in_strip, Value first_line)
 	return r;
 }
 
-typedef void KeyBody(const Attend *, const Row *, Value at, Value mask, void *context);
+// Returns what is reduced.
+typedef Value KeyBody(const Attend *, const Row *, Value at, Value mask, void *context);
 
-// Runs the body for vectors of keys [0, end), where a mask is NULL if the row sees all of them.
-static void each_key(const Attend *a, const Row *r, Value end, KeyBody *body, void *context)
+typedef struct Keys { // what is done to the keys of a row
+	KeyBody *body;
+	void *context;
+	Op fold; // of what the body returns: O_amax, O_sum; 0: of nothing
+} Keys;
+
+static Value fold_step(Gen *g, Op fold, Value x, Value so_far)
+{
+	return fold == O_amax ? larger(g, x, so_far) : LLVMBuildFAdd(g->b, x, so_far, "");
+}
+
+// Runs the body for vectors of keys [from, to). Returns the reduction of this and `so_far`.
+static Value fold_keys(const Attend *a, const Row *r, const Keys *k, Value from, Value to,
+                       bool masked, Value so_far)
 {
 	Gen *g = a->g;
-	int64_t width = g->width;
+	Value sum = k->fold ? variable(g, so_far) : NULL;
+	Loop loop = loop_begin(g, from, to, g->width);
+	Value mask = NULL;
+	if (masked) {
+		Value left = minus(g, r->visible, loop.i);
+		Value lanes = g->width > 1 ? lane_numbers(g->i64, g->width, 0, 1) : number(g, 0);
+		mask = LLVMBuildICmp(g->b, LLVMIntSLT, lanes, splat(g, left), "");
+	}
+	Value x = k->body(a, r, loop.i, mask, k->context);
+	if (sum)
+		set_variable(g, sum, fold_step(g, k->fold, x, read_variable(g, sum)));
+	loop_end(g, &loop);
+	return sum ? read_variable(g, sum) : NULL;
+}
+
+static Value part_of(Gen *g, Value wide, int first) // g->width lanes of it
+{
+	Value lane[64];
+	for (int l = 0; l < g->width; l++)
+		lane[l] = LLVMConstInt(g->i32, (unsigned)(first + l), 0);
+	Value none = LLVMGetPoison(LLVMTypeOf(wide)),
+	      mask = LLVMConstVector(lane, (unsigned)g->width);
+	return LLVMBuildShuffleVector(g->b, wide, none, mask, "");
+}
+
+// Runs the body for vectors of keys [0, end), where a mask is NULL if the row sees all of them:
+// first for several side by side, whose instructions take turns, since each waits for the one
+// before it. Returns what is reduced, in each lane.
+static Value each_key(const Attend *a, const Row *r, Value end, const Keys *k)
+{
+	Gen *g = a->g;
+	int width = g->width, wide = width > 1 ? width * SIDE_BY_SIDE : width;
+	double start = k->fold == O_amax ? -INFINITY : 0;
+	Value most = LLVMBuildAnd(g->b, r->visible, number(g, -wide), "");
 	Value full = LLVMBuildAnd(g->b, r->visible, number(g, -width), "");
-	Loop loop = loop_begin(g, number(g, 0), full, width);
-	body(a, r, loop.i, NULL, context);
-	loop_end(g, &loop);
+	g->width = wide;
+	Value none = real_like(LLVMConstNull(vector(a)), start);
+	Value parts = fold_keys(a, r, k, number(g, 0), most, false, none);
+	g->width = width;
+	Value x = parts ? part_of(g, parts, 0) : NULL;
+	for (int l = width; parts && l < wide; l += width)
+		x = fold_step(g, k->fold, part_of(g, parts, l), x);
+	x = fold_keys(a, r, k, most, full, false, x);
 	if (!a->causal && a->p.keys % width == 0)
-		return;
-	loop = loop_begin(g, full, end, width);
-	Value left = minus(g, r->visible, loop.i);
-	Value lanes = width > 1 ? lane_numbers(g->i64, g->width, 0, 1) : number(g, 0);
-	body(a, r, loop.i, LLVMBuildICmp(g->b, LLVMIntSLT, lanes, splat(g, left), ""), context);
-	loop_end(g, &loop);
+		return x;
+	return fold_keys(a, r, k, full, end, true, x);
 }
 
 // Returns the scores of the row at key `at` of the block: -inf where masked.
@@ -309,31 +495,26 @@ static Value scores_at(const Attend *a, const Row *r, Value x, Value at, Value m
 
 // ---- forward --------------------------------------------------------------------------
 
-static void find_most(const Attend *a, const Row *r, Value at, Value mask, void *most)
+static Value masked_score(const Attend *a, const Row *r, Value at, Value mask, void *context)
 {
+	(void)context;
 	Gen *g = a->g;
 	Value place = sum_of(g, r->line, at), shown;
 	Value x = scores_at(a, r, load(a, a->local[AT_SCORES], place), at, mask, &shown);
 	if (mask || a->bias || a->shown)
 		store(a, x, a->local[AT_SCORES], place);
-	set_variable(g, most, larger(g, x, read_variable(g, most)));
+	return x;
 }
 
-typedef struct Weigh {
-	Value base, total;
-} Weigh;
-
-static void weigh(const Attend *a, const Row *r, Value at, Value mask, void *context)
+static Value weight(const Attend *a, const Row *r, Value at, Value mask, void *context)
 {
 	Gen *g = a->g;
-	const Weigh *w = context;
+	Value *base = context, place = sum_of(g, r->line, at);
 	(void)mask;
-	Value place = sum_of(g, r->line, at);
 	Value x = load(a, a->local[AT_SCORES], place);
-	x = math_exp_below(g, LLVMBuildFSub(g->b, x, splat(g, w->base), ""));
+	x = math_exp_below(g, LLVMBuildFSub(g->b, x, splat(g, *base), ""));
 	store(a, x, a->local[AT_SCORES], place);
-	Value total = read_variable(g, w->total);
-	set_variable(g, w->total, LLVMBuildFAdd(g->b, total, x, ""));
+	return x;
 }
 
 // Reduces the vectors of rows first, first + 1, .. of the strip to one vector, with a row in each
@@ -403,21 +584,19 @@ static void soften_strip(const Attend *a, Value stat, Value sums, Value again)
 {
 	Gen *g = a->g;
 	int64_t height = a->s->height, width = g->width;
-	Value none = LLVMConstNull(vector(a)), end = round_up(g, a->visible, width);
-	Loop rows = loop_begin(g, number(g, 0), number(g, height), 1);
+	Value end = round_up(g, a->visible, width);
+	Loop rows = loop_begin(g, number(g, 0), a->rows, 1);
 	Row r = row_at(a, rows.i, number(g, 0));
-	prefetch_rows(a, sum_of(g, a->first, rows.i));
-	Value most = variable(g, real_like(none, -INFINITY));
-	each_key(a, &r, end, find_most, most);
-	store(a, read_variable(g, most), a->local[AT_LANES], times(g, rows.i, width));
+	Value most = each_key(a, &r, end, &(Keys){masked_score, NULL, O_amax});
+	store(a, most, a->local[AT_LANES], times(g, rows.i, width));
 	loop_end(g, &rows);
 	for (int64_t first = 0; first < height; first += width)
 		update_most(a, first, stat, again);
-	rows = loop_begin(g, number(g, 0), number(g, height), 1);
+	rows = loop_begin(g, number(g, 0), a->rows, 1);
 	r = row_at(a, rows.i, number(g, 0));
-	Weigh w = {.base = load_one(a, a->local[AT_BASE], rows.i), .total = variable(g, none)};
-	each_key(a, &r, end, weigh, &w);
-	store(a, read_variable(g, w.total), a->local[AT_LANES], times(g, rows.i, width));
+	Value base = load_one(a, a->local[AT_BASE], rows.i);
+	Value total = each_key(a, &r, end, &(Keys){weight, &base, O_sum});
+	store(a, total, a->local[AT_LANES], times(g, rows.i, width));
 	if (a->p.blocks > 1 && a->p.depth)
 		fade_sums(a, rows.i, sums, again);
 	loop_end(g, &rows);
@@ -483,23 +662,24 @@ static void finish_row(const Attend *a, const Index *query, Value stat, Value ro
 }
 
 // The strip at queries `a->first`, whose statistics and sums begin at these rows of the worker's.
-static void forward_strip(const Attend *a, Value score_tile, Value sum_tile, Value stat, Value sums,
-                          Value again)
+static void forward_strip(const Attend *a, const Product *score, const Product *sum, Value stat,
+                          Value sums, Value again)
 {
 	Gen *g = a->g;
-	copy_rows(a, 0, a->first, number(g, a->s->height), a->local[AT_QUERIES], a->p.width_line,
-	          0);
-	Value panels =
-	    LLVMBuildUDiv(g->b, round_up(g, a->visible, a->p.panel), number(g, a->p.panel), "");
+	const AttendSizes *p = &a->p;
+	const Value *local = a->local;
 	Value no = LLVMConstInt(g->i1, 0, 0);
-	multiply(a, score_tile, number(g, a->p.width), a->local[AT_QUERIES], a->local[AT_KEYS],
-	         a->p.panel * (a->p.width + 1), a->local[AT_SCORES], panels, no);
+	copy_rows(a, 0, a->first, a->rows, local[AT_QUERIES], p->width_line, 0);
+	multiply(a, score,
+	         &(Operands){number(g, p->width), local[AT_QUERIES], local[AT_KEYS],
+	                     local[AT_SCORES], no},
+	         a->visible);
 	soften_strip(a, stat, sums, again);
-	if (a->p.depth)
-		multiply(a, sum_tile, a->visible, a->local[AT_SCORES], a->local[AT_VALUES],
-		         a->p.panel * (a->s->depth + 1),
-		         element(a, a->local[AT_SUMS], times(g, sums, a->p.depth_line)),
-		         panels_of(a, a->p.depth), again);
+	Value to = element(a, local[AT_SUMS], times(g, sums, p->depth_line));
+	if (p->depth)
+		multiply(a, sum,
+		         &(Operands){a->visible, local[AT_SCORES], local[AT_VALUES], to, again},
+		         number(g, p->depth));
 }
 
 static void go_to_keys(Attend *a, Value block)
@@ -509,10 +689,21 @@ static void go_to_keys(Attend *a, Value block)
 	a->keys = least(g, number(g, a->s->depth), minus(g, number(g, a->p.keys), a->first_key));
 }
 
-static void go_to_strip(Attend *a, Value first)
+static Value first_query(const Attend *a, Value strip)
 {
-	a->first = first;
-	a->visible = visible_to(a, sum_of(a->g, first, number(a->g, a->s->height - 1)));
+	Gen *g = a->g;
+	Value less = minus(g, strip, number(g, a->p.strips - a->p.lower));
+	return minus(g, times(g, strip, a->s->height), clamp(g, less, number(g, a->p.lower)));
+}
+
+static void go_to_strip(Attend *a, Value strip)
+{
+	Gen *g = a->g;
+	Value end = first_query(a, sum_of(g, strip, number(g, 1)));
+	a->first = first_query(a, strip);
+	a->rows = minus(g, end, a->first);
+	a->lower = LLVMBuildICmp(g->b, LLVMIntSLT, a->rows, number(g, a->s->height), "");
+	a->visible = visible_to(a, minus(g, end, number(g, 1)));
 }
 
 // Begins a loop over the heads of a group.
@@ -532,20 +723,25 @@ static void forward(Attend *a)
 {
 	Gen *g = a->g;
 	const AttendSizes *p = &a->p;
-	Value score_tile = tile_of(a, a->s->height, p->width_line, 1, p->panel, p->score_line);
-	Value sum_tile = tile_of(a, a->s->height, p->score_line, 1, p->panel, p->depth_line);
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, p->parts), "");
 	Value group = LLVMBuildUDiv(g->b, g->worker, number(g, p->parts), "");
 	Value begin = times(g, part, a->s->strips);
 	Value end = end_after(g, begin, a->s->strips, number(g, p->strips));
 	Value blocks = number(g, p->blocks);
 	if (a->causal && p->blocks > 1) { // those that the last query sees
-		Value last = least(g, times(g, end, a->s->height), number(g, p->queries));
-		Value seen = sum_of(g, last, shift_of(a));
+		Value seen = sum_of(g, first_query(a, end), shift_of(a));
 		blocks =
 		    LLVMBuildUDiv(g->b, round_up(g, seen, a->s->depth), number(g, a->s->depth), "");
 	}
 	Loop heads = heads_begin(a, group);
+	Ahead ahead = ahead_new(a, p->width);
+	for (int o = 0; o < (p->depth ? 3 : 2); o++)
+		add_operand(a, &ahead, o);
+	add_output(a, &ahead, O_attend);
+	Product score = strip_product(a, (Layout){0, p->width_line, 1, p->panel, p->score_line},
+	                              p->panel * (p->width + 1), a->causal ? -1 : p->keys, &ahead);
+	Product sum = strip_product(a, (Layout){0, p->score_line, 1, p->panel, p->depth_line},
+	                            p->panel * (a->s->depth + 1), p->depth, NULL);
 	Loop block = loop_begin(g, number(g, 0), blocks, 1);
 	go_to_keys(a, block.i);
 	pack_columns(a, 1, a->local[AT_KEYS], p->panel * (p->width + 1), a->v->attr->x);
@@ -555,12 +751,11 @@ static void forward(Attend *a)
 	Value again = LLVMBuildICmp(g->b, LLVMIntNE, block.i, number(g, 0), "");
 	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, block.i, minus(g, blocks, number(g, 1)), "");
 	Loop strip = loop_begin(g, begin, end, 1);
-	go_to_strip(a, times(g, strip.i, a->s->height));
+	go_to_strip(a, strip.i);
 	Value own = minus(g, strip.i, begin), stat = times(g, own, p->stat_line);
 	Value sums = times(g, own, a->s->height);
-	forward_strip(a, score_tile, sum_tile, stat, sums, again);
-	Value rows = end_after(g, a->first, a->s->height, number(g, p->queries));
-	rows = LLVMBuildSelect(g->b, done, minus(g, rows, a->first), number(g, 0), "");
+	forward_strip(a, &score, &sum, stat, sums, again);
+	Value rows = LLVMBuildSelect(g->b, done, a->rows, number(g, 0), "");
 	Loop row = loop_begin(g, number(g, 0), rows, 1);
 	Index query = uniform_index(g, sum_of(g, a->first, row.i), p->queries, 1);
 	finish_row(a, &query, sum_of(g, stat, row.i), sum_of(g, sums, row.i));
@@ -577,7 +772,7 @@ typedef struct Slope {
 } Slope;
 
 // Turns scores into probabilities, and gradients of the probabilities into those of the scores.
-static void slope_at(const Attend *a, const Row *r, Value at, Value mask, void *context)
+static Value slope_at(const Attend *a, const Row *r, Value at, Value mask, void *context)
 {
 	Gen *g = a->g;
 	const Slope *s = context;
@@ -595,71 +790,83 @@ static void slope_at(const Attend *a, const Row *r, Value at, Value mask, void *
 	store(a, x, a->local[AT_SCORES], place);
 	store(a, used ? choose(g, used, slope, real_like(x, 0)) : slope, a->local[AT_SLOPES],
 	      place);
+	return NULL;
 }
 
-typedef struct Tiles {
-	Value score, weight, dq, dk, dv;
-} Tiles;
+typedef struct Products {
+	Product score, weight, dq, dk, dv;
+} Products;
 
 // Computes the probabilities of the strip at `a->first`, line `line` of its block, and adds to its
 // part of dq.
-static void backward_strip(const Attend *a, const Tiles *t, Value line, Value again)
+static void backward_strip(const Attend *a, const Products *t, Value line, Value again)
 {
 	Gen *g = a->g;
 	const AttendSizes *p = &a->p;
+	const Value *local = a->local;
 	Value no = LLVMConstInt(g->i1, 0, 0);
-	Value panels =
-	    LLVMBuildUDiv(g->b, round_up(g, a->visible, p->panel), number(g, p->panel), "");
-	Value scores = times(g, line, p->score_line);
-	multiply(a, t->score, number(g, p->width),
-	         element(a, a->local[AT_QUERIES], times(g, line, p->width_line)), a->local[AT_KEYS],
-	         p->panel * (p->width + 1), element(a, a->local[AT_SCORES], scores), panels, no);
-	multiply(a, t->weight, number(g, p->depth),
-	         element(a, a->local[AT_GRADIENTS], times(g, line, p->depth_line)),
-	         a->local[AT_VALUES], p->panel * (p->depth + 1),
-	         element(a, a->local[AT_SLOPES], scores), panels, no);
+	Value place = times(g, line, p->score_line);
+	Value scores = element(a, local[AT_SCORES], place);
+	Value slopes = element(a, local[AT_SLOPES], place);
+	Value queries = element(a, local[AT_QUERIES], times(g, line, p->width_line));
+	Value gradients = element(a, local[AT_GRADIENTS], times(g, line, p->depth_line));
+	multiply(a, &t->score,
+	         &(Operands){number(g, p->width), queries, local[AT_KEYS], scores, no}, a->visible);
+	multiply(a, &t->weight,
+	         &(Operands){number(g, p->depth), gradients, local[AT_VALUES], slopes, no},
+	         a->visible);
 	// A tile of keys may take columns that no row of the strip sees.
 	Value end = sum_of(g, a->visible, number(g, a->s->key_height));
 	end = least(g, round_up(g, end, g->width), number(g, p->score_line / g->width * g->width));
 	if (!a->causal)
 		end = round_up(g, a->visible, g->width);
-	Loop rows = loop_begin(g, number(g, 0), number(g, a->s->height), 1);
+	Loop rows = loop_begin(g, number(g, 0), a->rows, 1);
 	Row r = row_at(a, rows.i, line);
-	prefetch_rows(a, sum_of(g, a->first, rows.i));
 	Index zero = constant_index(0), one = constant_index(1);
 	Slope s = {.most = at_element(a, a->v->in[STATS], &r.query, &zero),
 	           .share = at_element(a, a->v->in[STATS], &r.query, &one),
 	           .delta = at_element(a, a->v->in[DELTA], &r.query, &zero)};
-	each_key(a, &r, end, slope_at, &s);
+	each_key(a, &r, end, &(Keys){slope_at, &s, 0});
 	loop_end(g, &rows);
-	multiply(a, t->dq, a->visible, element(a, a->local[AT_SLOPES], scores),
-	         a->local[AT_KEY_ROWS], p->panel * (a->s->depth + 1),
-	         element(a, a->local[AT_DQ], times(g, a->first, p->width_line)),
-	         panels_of(a, p->width), again);
+	Value to = element(a, local[AT_DQ], times(g, a->first, p->width_line));
+	multiply(a, &t->dq, &(Operands){a->visible, slopes, local[AT_KEY_ROWS], to, again},
+	         number(g, p->width));
 }
 
-// Adds to dk and dv what the block of `queries` rows from a->first on gives.
-static void add_keys(const Attend *a, const Tiles *t, Value queries, Value again)
+typedef struct KeySums {
+	Value queries, again;
+	int a, b, c;  // local memory
+	int64_t line; // of b and c
+} KeySums;
+
+// Computes a panel of columns for all keys of the block, so that it stays in the first cache.
+static void add_panel(const Attend *a, const Product *p, bool narrow, Value panel,
+                      const void *context)
 {
 	Gen *g = a->g;
-	const AttendSizes *p = &a->p;
+	const KeySums *k = context;
 	Loop keys = loop_begin(g, number(g, 0), a->keys, a->s->key_height);
 	Value from = number(g, 0); // the first query that sees one of them
 	if (a->causal) {
 		Value key = sum_of(g, a->first_key, keys.i);
-		from = clamp(g, minus(g, minus(g, key, shift_of(a)), a->first), queries);
+		from = clamp(g, minus(g, minus(g, key, shift_of(a)), a->first), k->queries);
 	}
-	Value steps = minus(g, queries, from);
-	Value scores = sum_of(g, times(g, from, p->score_line), keys.i);
-	multiply(a, t->dv, steps, element(a, a->local[AT_SCORES], scores),
-	         element(a, a->local[AT_GRADIENTS], times(g, from, p->depth_line)), p->panel,
-	         element(a, a->local[AT_DV], times(g, keys.i, p->depth_line)),
-	         panels_of(a, p->depth), again);
-	multiply(a, t->dk, steps, element(a, a->local[AT_SLOPES], scores),
-	         element(a, a->local[AT_QUERIES], times(g, from, p->width_line)), p->panel,
-	         element(a, a->local[AT_DK], times(g, keys.i, p->width_line)),
-	         panels_of(a, p->width), again);
+	Value at = sum_of(g, times(g, from, a->p.score_line), keys.i);
+	Operands o = {minus(g, k->queries, from), element(a, a->local[k->a], at),
+	              element(a, a->local[k->b], times(g, from, k->line)),
+	              element(a, a->local[k->c], times(g, keys.i, k->line)), k->again};
+	multiply_panel(a, p, narrow, panel, &o);
 	loop_end(g, &keys);
+}
+
+// Adds to dk and dv what the block of `queries` rows from a->first on gives.
+static void add_keys(const Attend *a, const Products *t, Value queries, Value again)
+{
+	const AttendSizes *p = &a->p;
+	KeySums dv = {queries, again, AT_SCORES, AT_GRADIENTS, AT_DV, p->depth_line};
+	KeySums dk = {queries, again, AT_SLOPES, AT_QUERIES, AT_DK, p->width_line};
+	each_panel(a, &t->dv, number(a->g, p->depth), add_panel, &dv);
+	each_panel(a, &t->dk, number(a->g, p->width), add_panel, &dk);
 }
 
 // Stores `count` rows of local memory as rows from `first` on of the outputs that are `op`.
@@ -682,19 +889,41 @@ static void store_rows(const Attend *a, Op op, int part, int64_t line, Value fir
 	}
 }
 
+static Products backward_products(const Attend *a)
+{
+	const AttendSizes *p = &a->p;
+	Ahead score = ahead_new(a, p->width), weight = ahead_new(a, p->depth);
+	add_operand(a, &score, 0);
+	add_operand(a, &score, 1);
+	add_output(a, &score, O_attend_dq);
+	add_output(a, &score, O_attend_dk);
+	add_operand(a, &weight, 2);
+	add_operand(a, &weight, GRADIENT);
+	add_output(a, &weight, O_attend_dv);
+	int64_t panel = p->panel, keys = a->causal ? -1 : p->keys;
+	int64_t scores = p->score_line, width = p->width_line, depth = p->depth_line;
+	int64_t height = a->s->key_height;
+	return (Products){.score = strip_product(a, (Layout){0, width, 1, panel, scores},
+	                                         panel * (p->width + 1), keys, &score),
+	                  .weight = strip_product(a, (Layout){0, depth, 1, panel, scores},
+	                                          panel * (p->depth + 1), keys, &weight),
+	                  .dq = strip_product(a, (Layout){0, scores, 1, panel, width},
+	                                      panel * (a->s->depth + 1), p->width, NULL),
+	                  .dk = product_new(a, (Layout){height, 1, scores, width, width}, panel,
+	                                    false, is_narrow(a, p->width), NULL),
+	                  .dv = product_new(a, (Layout){height, 1, scores, depth, depth}, panel,
+	                                    false, is_narrow(a, p->depth), NULL)};
+}
+
 // A worker has some heads: the sums over queries and those over keys are its own.
 static void backward(Attend *a)
 {
 	Gen *g = a->g;
 	const AttendSizes *p = &a->p;
 	const Sched *s = a->s;
-	Tiles t = {.score = tile_of(a, s->height, p->width_line, 1, p->panel, p->score_line),
-	           .weight = tile_of(a, s->height, p->depth_line, 1, p->panel, p->score_line),
-	           .dq = tile_of(a, s->height, p->score_line, 1, p->panel, p->width_line),
-	           .dk = tile_of(a, s->key_height, 1, p->score_line, p->width_line, p->width_line),
-	           .dv = tile_of(a, s->key_height, 1, p->score_line, p->depth_line, p->depth_line)};
 	int64_t rows = s->strips * s->height;
 	Loop heads = heads_begin(a, g->worker);
+	Products t = backward_products(a);
 	Loop block = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
 	go_to_keys(a, block.i);
 	Value again = LLVMBuildICmp(g->b, LLVMIntNE, block.i, number(g, 0), "");
@@ -708,13 +937,14 @@ static void backward(Attend *a)
 		begin = LLVMBuildUDiv(g->b, begin, number(g, rows), "");
 	}
 	Loop part = loop_begin(g, begin, number(g, p->parts), 1);
-	Value first = times(g, part.i, rows);
-	Value count = least(g, number(g, rows), minus(g, number(g, p->queries), first));
-	copy_rows(a, 0, first, number(g, rows), a->local[AT_QUERIES], p->width_line, 0);
-	copy_rows(a, GRADIENT, first, number(g, rows), a->local[AT_GRADIENTS], p->depth_line, 0);
-	Loop strip = loop_begin(g, number(g, 0), count, s->height);
-	go_to_strip(a, sum_of(g, first, strip.i));
-	backward_strip(a, &t, strip.i, again);
+	Value from = times(g, part.i, s->strips);
+	Value to = end_after(g, from, s->strips, number(g, p->strips));
+	Value first = first_query(a, from), count = minus(g, first_query(a, to), first);
+	copy_rows(a, 0, first, count, a->local[AT_QUERIES], p->width_line, 0);
+	copy_rows(a, GRADIENT, first, count, a->local[AT_GRADIENTS], p->depth_line, 0);
+	Loop strip = loop_begin(g, from, to, 1);
+	go_to_strip(a, strip.i);
+	backward_strip(a, &t, minus(g, a->first, first), again);
 	loop_end(g, &strip);
 	a->first = first;
 	add_keys(a, &t, count, LLVMBuildICmp(g->b, LLVMIntNE, part.i, begin, ""));

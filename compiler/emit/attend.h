@@ -16,8 +16,9 @@ typedef struct Attend {
 	Value local[AT_PARTS];
 	Index batch, next;     // the head, and the one after it
 	Value first_key, keys; // of the block: the first, how many
-	Value first,
-	    visible; // of the strip: its first query, and how many keys of the block it sees
+	// Of the strip: its first query, rows, whether it has one row less than others, and how
+	// many keys of the block it sees.
+	Value first, rows, lower, visible;
 } Attend;
 
 enum { GRADIENT = 3, STATS, DELTA }; // operands of gradients

@@ -101,8 +101,8 @@ static void add_stream(Dot *d, Value memory, int64_t row, Prefetch how)
 {
 	Tile *t = &d->tile;
 	d->stream[d->streams++] = memory;
-	t->stream[t->streams++] =
-	    (struct Stream){row, t->rows, t->vectors * t->lanes * t->bytes, how};
+	int bytes = t->vectors * t->lanes * t->bytes;
+	t->stream[t->streams++] = (struct Stream){row, t->rows, bytes, bytes, how};
 }
 
 // Finds the memory that the maps after the product touch row by row: outputs, and values read at
@@ -141,7 +141,8 @@ static int64_t share_of_strip(const Dot *d)
 static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
 {
 	d->next[o] = true;
-	d->tile.stream[d->tile.streams++] = (struct Stream){row, rows, (int)bytes, F_later};
+	d->tile.stream[d->tile.streams++] =
+	    (struct Stream){row, (int)rows, (int)bytes, (int)bytes, F_later};
 }
 
 // What a worker copies from far rows of memory would wait for each of them. So the tile prefetches

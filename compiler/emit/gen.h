@@ -347,10 +347,11 @@ struct Tile {
 	struct {
 		int64_t count, a_step; // iterations; elements of a from one to the next
 	} loop[DIGITS];
-	int64_t soon_row; // elements
-	struct Stream {   // memory that is used later, which the tile prefetches row by row
-		int64_t row, rows; // bytes from one to the next; how many
-		int bytes;         // of a row
+	int64_t soon_row;        // elements
+	struct Stream {          // memory that is used later, which the tile prefetches row by row
+		int64_t row;     // bytes from one to the next
+		int rows, bytes; // how many; of one
+		int once;        // bytes of a row that an iteration prefetches
 		Prefetch how;
 	} stream[STREAMS];
 };

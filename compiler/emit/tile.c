@@ -31,16 +31,34 @@ static Value load_vector(Gen *g, const Tile *t, Value base, int64_t elements)
 	return v;
 }
 
-// Returns the first stream of as many rows: they share a counter.
+static int64_t parts_of(const struct Stream *s) // of a row
+{
+	return ceil_div(s->bytes, s->once);
+}
+
+// Returns the first stream of as many rows and parts: they share a counter.
 static int first_like(const Tile *t, int stream)
 {
+	const struct Stream *s = &t->stream[stream];
 	int first = 0;
-	while (t->stream[first].rows != t->stream[stream].rows)
+	while (t->stream[first].rows != s->rows || parts_of(&t->stream[first]) != parts_of(s))
 		first++;
 	return first;
 }
 
-// Prefetches, a part per iteration, rows of a that a later strip reads, and a row of each stream:
+// Returns the bytes from what an iteration prefetches of a stream to what the next does, when so
+// many are left.
+static Value stream_step(Gen *g, const struct Stream *s, Value left)
+{
+	int64_t parts = parts_of(s), back = (parts - 1) * s->once;
+	if (parts == 1)
+		return number(g, s->row);
+	Value part = LLVMBuildURem(g->b, left, number(g, parts), "");
+	Value last = LLVMBuildICmp(g->b, LLVMIntEQ, part, number(g, 0), "");
+	return LLVMBuildSelect(g->b, last, number(g, s->row - back), number(g, s->once), "");
+}
+
+// Prefetches, a part per iteration, rows of a that a later strip reads, and rows of each stream:
 // all at once would delay the loads of the sum.
 static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 {
@@ -50,16 +68,16 @@ static void prefetch_part(Gen *g, const Tile *t, Steps *s, int count)
 	Value more[STREAMS];
 	for (int i = 0; i < t->streams; i++) {
 		const struct Stream *stream = &t->stream[i];
-		for (int at = 0; at < stream->bytes; at += 64)
+		for (int at = 0; at < stream->once; at += 64)
 			prefetch_line(g, along(g, t, s->stream[i], at / t->bytes), stream->how);
 		int like = first_like(t, i);
 		if (like == i) {
 			s->rows[i] = LLVMBuildSub(g->b, s->rows[i], number(g, 1), "");
 			more[i] = LLVMBuildICmp(g->b, LLVMIntSGT, s->rows[i], number(g, 0), "");
 		}
-		Value row = number(g, stream->row);
-		row = LLVMBuildSelect(g->b, more[like], row, number(g, 0), "");
-		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &row, 1, "");
+		Value step = stream_step(g, stream, s->rows[like]);
+		step = LLVMBuildSelect(g->b, more[like], step, number(g, 0), "");
+		s->stream[i] = LLVMBuildGEP2(g->b, g->i8, s->stream[i], &step, 1, "");
 	}
 }
 
@@ -250,7 +268,7 @@ void write_vector_tile(const Gen *around, const Tile *t)
 	for (int i = 0; i < t->streams; i++) {
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
 		if (first_like(t, i) == i)
-			s.rows[i] = number(g, t->stream[i].rows);
+			s.rows[i] = number(g, t->stream[i].rows * parts_of(&t->stream[i]));
 	}
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(g, t));

@@ -127,6 +127,7 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 		return p;
 	p.blocks = ceil_div(p.keys, s->depth);
 	p.strips = ceil_div(p.queries, s->height);
+	p.lower = p.strips * s->height - p.queries;
 	p.parts = ceil_div(p.strips, s->strips);
 	// A row of scores ends in space for the tile that takes its columns for rows.
 	p.score_line = ceil_div(s->depth, p.panel) * p.panel + 2 * machine->lanes;

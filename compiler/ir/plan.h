@@ -417,6 +417,7 @@ typedef struct AttendSizes {
 	int lanes;                                  // elements of a vector
 	int64_t panel;                              // columns of a panel
 	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
+	int64_t lower;                              // strips, the last, of one row less
 	int64_t score_line, width_line, depth_line; // elements from row to row
 	int64_t stat_line;                          // elements by query, from strip to strip
 	int64_t local[AT_PARTS], local_bytes;       // elements; bytes of all
