@@ -68,13 +68,17 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-// All columns of the worker.
+// All columns of the worker: those of two vectors at once, since an instruction of one would wait
+// for that before it.
 static void each_column(Dot *d, LaneBody *body, void *context)
 {
 	Gen *g = d->g;
+	int width = g->width, units = (int)(d->p.width / width), wide = units == 2 ? 2 : 1;
 	Value end = sum_of(g, d->first_column, times(g, d->count, d->p.width));
+	g->width *= wide;
 	g->ops->lane_loop(g, d->first_column, least(g, end, number(g, d->p.n)), d->p.n,
-	                  (int)(d->p.width / g->width), body, context);
+	                  units / wide, body, context);
+	g->width = width;
 }
 
 void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
