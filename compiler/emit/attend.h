@@ -22,7 +22,7 @@ typedef struct Attend {
 } Attend;
 
 enum { GRADIENT = 3, STATS, DELTA }; // operands of gradients
-Attend attend_new(Gen *);
+Attend attend_new(Gen *);            // of the kernel that is emitted, without local memory
 // Sets the index of element (row, column) of a value with the leading axes of the operands.
 void attend_index(const Attend *, const Index *row, const Index *column, Index *idx);
 Value at_element(const Attend *, Ref, const Index *row, const Index *column);

@@ -1,0 +1,32 @@
+// attend_operand.c: finds the operands of attention and their elements.
+#include "attend.h"
+
+Attend attend_new(Gen *g)
+{
+	const Val *v = val(g->graph, g->kern->root);
+	int bias = attention_bias(v->op);
+	return (Attend){.g = g,
+	                .s = g->kern->sched,
+	                .v = v,
+	                .p = attend_sizes(g->graph, g->kern, g->target->machine),
+	                .type = v->type,
+	                .elem = elem_type(g, v->type),
+	                .bias = v->nin > bias ? v->in[bias] : 0,
+	                .shown = v->nin > bias + 1 ? v->in[bias + 1] : 0,
+	                .causal = v->attr->i[0],
+	                .zeros = v->attr->i[1]};
+}
+
+void attend_index(const Attend *a, const Index *row, const Index *column, Index *idx)
+{
+	unravel(a->g->vars, &a->batch, &a->p.lead, idx);
+	idx[a->p.lead.rank] = *row;
+	idx[a->p.lead.rank + 1] = *column;
+}
+
+Value at_element(const Attend *a, Ref r, const Index *row, const Index *column)
+{
+	Index idx[RANK];
+	attend_index(a, row, column, idx);
+	return at(a->g, r, idx);
+}

@@ -1,0 +1,303 @@
+// attend_tile.c: emits the packing, prefetching and products of attention by vectors.
+#include "attend_tile.h"
+
+// ---- memory ---------------------------------------------------------------------------
+
+Value local_element(const Attend *a, Value memory, Value i)
+{
+	return LLVMBuildGEP2(a->g->b, a->elem, memory, &i, 1, "");
+}
+
+LLVMTypeRef attend_vector(const Attend *a)
+{
+	return a->g->width > 1 ? LLVMVectorType(a->elem, (unsigned)a->g->width) : a->elem;
+}
+
+Value local_load(const Attend *a, Value memory, Value i)
+{
+	Value v = LLVMBuildLoad2(a->g->b, attend_vector(a), local_element(a, memory, i), "");
+	LLVMSetAlignment(v, (unsigned)a->p.bytes);
+	return v;
+}
+
+void local_store(const Attend *a, Value v, Value memory, Value i)
+{
+	Value to = LLVMBuildStore(a->g->b, splat(a->g, v), local_element(a, memory, i));
+	LLVMSetAlignment(to, (unsigned)a->p.bytes);
+}
+
+Value local_load_one(const Attend *a, Value memory, Value i)
+{
+	return LLVMBuildLoad2(a->g->b, a->elem, local_element(a, memory, i), "");
+}
+
+Value minus(Gen *g, Value x, Value y)
+{
+	return LLVMBuildSub(g->b, x, y, "");
+}
+
+Value clamp_to(Gen *g, Value x, Value most) // to [0, most]
+{
+	Value zero = number(g, 0);
+	x = least(g, x, most);
+	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, x, zero, ""), zero, x, "");
+}
+
+Value round_up(Gen *g, Value x, int64_t by)
+{
+	Value up = sum_of(g, x, number(g, by - 1));
+	return times(g, LLVMBuildUDiv(g->b, up, number(g, by), ""), by);
+}
+
+Index row_index_of(const Attend *a, Value i, int64_t count)
+{
+	return uniform_index(a->g, least(a->g, i, number(a->g, count - 1)), count, 1);
+}
+
+// Lanes base, base + 1, .. of an axis of `count`; `align` divides base.
+static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
+{
+	if (count % align == 0 || g->width == 1)
+		return lane_index(g, base, count, g->width == 1 ? 1 : align, NULL);
+	Value left = minus(g, number(g, count), base);
+	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, lane_numbers(g->i64, g->width, 0, 1),
+	                           splat(g, left), "");
+	return lane_index(g, base, count, align, mask);
+}
+
+// ---- packing --------------------------------------------------------------------------
+
+void copy_operand(const Attend *a, int o, Value first, Value count, Value memory, int64_t line,
+                  int64_t panel)
+{
+	Gen *g = a->g;
+	const Val *v = val(g->graph, a->v->in[o]);
+	int64_t rows = v->shape.dim[a->p.lead.rank], columns = last_dim(&v->shape);
+	Loop loop = loop_begin(g, number(g, 0), count, 1);
+	Index row = row_index_of(a, sum_of(g, first, loop.i), rows);
+	Value to = times(g, loop.i, panel ? panel : line);
+	for (int64_t c = 0; c < columns; c += g->width) {
+		Index column = lanes_of(g, number(g, c), columns, g->width);
+		int64_t offset = panel ? c / panel * line + c % panel : c;
+		local_store(a, at_element(a, a->v->in[o], &row, &column), memory,
+		            sum_of(g, to, number(g, offset)));
+	}
+	loop_end(g, &loop);
+}
+
+void pack_columns(const Attend *a, int o, Value memory, int64_t line, double factor)
+{
+	Gen *g = a->g;
+	int width = g->width;
+	int64_t columns = last_dim(&val(g->graph, a->v->in[o])->shape);
+	int64_t full = columns / width * width, panel = a->p.panel;
+	Value scale = real_like(LLVMConstNull(attend_vector(a)), factor);
+	Loop loop = loop_begin(g, number(g, 0), a->keys, width);
+	Value first = sum_of(g, a->first_key, loop.i);
+	Value to = times(g, LLVMBuildUDiv(g->b, loop.i, number(g, panel), ""), line);
+	to = sum_of(g, to, LLVMBuildURem(g->b, loop.i, number(g, panel), ""));
+	Index key[64];
+	for (int k = 0; k < width; k++)
+		key[k] = row_index_of(a, sum_of(g, first, number(g, k)), a->p.keys);
+	if (full) {
+		Loop squares = loop_begin(g, number(g, 0), number(g, full), width);
+		Index column = lane_index(g, squares.i, columns, width, NULL);
+		Value v[64], row = sum_of(g, to, times(g, squares.i, panel));
+		for (int k = 0; k < width; k++)
+			v[k] = splat(g, at_element(a, a->v->in[o], &key[k], &column));
+		transpose_vectors(g, v);
+		for (int k = 0; k < width; k++)
+			local_store(a, factor == 1 ? v[k] : LLVMBuildFMul(g->b, v[k], scale, ""),
+			            memory, sum_of(g, row, number(g, k * panel)));
+		loop_end(g, &squares);
+	}
+	Index keys = lanes_of(g, first, a->p.keys, width);
+	for (int64_t c = full; c < columns; c++) {
+		Index column = constant_index(c);
+		Value v = splat(g, at_element(a, a->v->in[o], &keys, &column));
+		local_store(a, factor == 1 ? v : LLVMBuildFMul(g->b, v, scale, ""), memory,
+		            sum_of(g, to, number(g, c * panel)));
+	}
+	loop_end(g, &loop);
+}
+
+// ---- prefetching ----------------------------------------------------------------------
+
+// How many full panels of keys the strips of a head compute together, about.
+static int64_t panels_of_head(const Attend *a)
+{
+	const AttendSizes *p = &a->p;
+	int64_t panels = 0, height = a->s->height, depth = a->s->depth;
+	for (int64_t key = 0; key < p->keys; key += depth)
+		for (int64_t strip = 1; strip <= p->strips; strip++) {
+			int64_t end = MIN(strip * height, p->queries);
+			int64_t seen = MIN(depth, p->keys - key);
+			if (a->causal)
+				seen = MAX(0, MIN(seen, end + p->keys - p->queries - key));
+			panels += (seen + p->panel / 2 - 1) / p->panel;
+		}
+	return MAX(1, panels);
+}
+
+Ahead ahead_new(const Attend *a, int64_t steps)
+{
+	return (Ahead){.calls = panels_of_head(a),
+	               .iterations = MAX(1, steps / a->s->unroll),
+	               .call = variable(a->g, number(a->g, 0))};
+}
+
+static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t row, Prefetch how)
+{
+	if (bytes < 64 || t->count == STREAMS)
+		return;
+	int64_t share = ceil_div(rows, t->calls), lines = ceil_div(bytes, 64);
+	int64_t once = ceil_div(share * lines, t->iterations);
+	t->from[t->count] = from;
+	t->rows[t->count] = rows;
+	t->stream[t->count++] =
+	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how};
+}
+
+void add_operand(const Attend *a, Ahead *t, int o)
+{
+	Gen *g = a->g;
+	Ref r = a->v->in[o];
+	const Shape *shape = &val(g->graph, r)->shape;
+	if (!a->s->ahead_rows)
+		return;
+	int lead = a->p.lead.rank;
+	Index idx[RANK], place;
+	Index row = some_index(g->vars, shape->dim[lead]);
+	Index column = some_index(g->vars, last_dim(shape));
+	unravel(g->vars, &a->next, &a->p.lead, idx);
+	index_within(shape, idx, idx);
+	idx[lead] = row, idx[lead + 1] = column;
+	Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &row, &column);
+	idx[lead] = idx[lead + 1] = constant_index(0);
+	if (s.fixed && s.along == 1 && locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+		add_ahead(t, local_element(a, location_address(g, r), index_i64(g, &place)),
+		          shape->dim[lead], last_dim(shape) * a->p.bytes, s.down * a->p.bytes,
+		          F_read);
+}
+
+void add_output(const Attend *a, Ahead *t, Op op)
+{
+	Gen *g = a->g;
+	for (int o = 0; o < g->kern->nout; o++) {
+		const Val *v = val(g->graph, g->kern->out[o]);
+		int64_t rows = v->shape.dim[a->p.lead.rank], columns = last_dim(&v->shape);
+		if (v->op != op)
+			continue;
+		Value first = times(g, index_i64(g, &a->batch), rows * columns);
+		add_ahead(t, local_element(a, out_address(g, o), first), rows, columns * a->p.bytes,
+		          columns * a->p.bytes, F_write);
+	}
+}
+
+// ---- products -------------------------------------------------------------------------
+
+Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool narrow,
+                    const Ahead *ahead)
+{
+	int vectors = (int)a->s->vectors;
+	Product p = {.line = line};
+	if (ahead)
+		p.ahead = *ahead;
+	for (int less = 0; less <= lower; less++) {
+		Tile tile = {.type = a->type,
+		             .bytes = (int)a->p.bytes,
+		             .lanes = a->p.lanes,
+		             .rows = (int)z.rows - less,
+		             .vectors = 1,
+		             .unroll = (int)a->s->unroll,
+		             .rest = true,
+		             .a_row = z.a_row,
+		             .loops = 1,
+		             .loop = {{.a_step = z.a_step}},
+		             .b_step = z.b_step,
+		             .c_row = z.c_row};
+		if (z.a_step > 1) // each step in other lines of cache
+			tile.a_ahead = a->g->target->machine->ahead;
+		if (narrow && vectors > 1)
+			p.narrow[less] = tile_function(a->g, &tile);
+		tile.vectors = vectors;
+		for (int i = 0; i < p.ahead.count; i++)
+			tile.stream[tile.streams++] = p.ahead.stream[i];
+		p.tile[less] = tile_function(a->g, &tile);
+	}
+	return p;
+}
+
+bool has_narrow_rest(const Attend *a, int64_t columns)
+{
+	int64_t rest = columns % a->p.panel;
+	return columns < 0 || (rest > 0 && rest <= a->p.lanes);
+}
+
+Product strip_product(const Attend *a, Layout z, int64_t line, int64_t columns, const Ahead *ahead)
+{
+	z.rows = a->s->height;
+	return product_new(a, z, line, a->p.lower > 0, has_narrow_rest(a, columns), ahead);
+}
+
+// Sets the pointers to what this call of a tile prefetches.
+static void go_ahead(const Attend *a, const Ahead *ahead, Value *pointer)
+{
+	Gen *g = a->g;
+	if (!ahead->count)
+		return;
+	Value call = read_variable(g, ahead->call);
+	set_variable(g, ahead->call, sum_of(g, call, number(g, 1)));
+	for (int i = 0; i < ahead->count; i++) {
+		Value row = LLVMBuildUDiv(g->b, times(g, call, ahead->rows[i]),
+		                          number(g, ahead->calls), "");
+		row = times(g, row, ahead->stream[i].row);
+		pointer[i] = LLVMBuildGEP2(g->b, g->i8, ahead->from[i], &row, 1, "");
+	}
+}
+
+void multiply_panel(const Attend *a, const Product *p, bool narrow, Value panel, const Operands *o)
+{
+	Gen *g = a->g;
+	const Value *tiles = narrow ? p->narrow : p->tile;
+	Value in[6 + STREAMS] = {o->steps,
+	                         o->a,
+	                         local_element(a, o->b, times(g, panel, p->line)),
+	                         local_element(a, o->c, times(g, panel, a->p.panel)),
+	                         o->again,
+	                         o->a};
+	if (!narrow)
+		go_ahead(a, &p->ahead, in + 6);
+	Value tile = tiles[1] ? LLVMBuildSelect(g->b, a->lower, tiles[1], tiles[0], "") : tiles[0];
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tiles[0]), tile, in,
+	               6 + (narrow ? 0 : (unsigned)p->ahead.count), "");
+}
+
+void each_panel(const Attend *a, const Product *p, Value columns, PanelBody *body,
+                const void *context)
+{
+	Gen *g = a->g;
+	int64_t panel = a->p.panel, most = p->narrow[0] ? panel - 1 - a->p.lanes : panel - 1;
+	Value full = sum_of(g, columns, number(g, most));
+	full = LLVMBuildUDiv(g->b, full, number(g, panel), "");
+	Loop loop = loop_begin(g, number(g, 0), full, 1);
+	body(a, p, false, loop.i, context);
+	loop_end(g, &loop);
+	if (!p->narrow[0])
+		return;
+	Value rest = LLVMBuildICmp(g->b, LLVMIntSLT, times(g, full, panel), columns, "");
+	Loop once = when_begin(g, rest);
+	body(a, p, true, full, context);
+	when_end(g, &once);
+}
+
+static void multiply_operands(const Attend *a, const Product *p, bool narrow, Value panel,
+                              const void *operands)
+{
+	multiply_panel(a, p, narrow, panel, operands);
+}
+
+void multiply_panels(const Attend *a, const Product *p, const Operands *o, Value columns)
+{
+	each_panel(a, p, columns, multiply_operands, o);
+}
