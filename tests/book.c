@@ -125,7 +125,7 @@ static double random_number(void)
 }
 
 // Draws values of one shape, or broadcast along some axes, of f64 or, for some numbers, i64 or b8.
-static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int number, Drawing *t)
+static void draw(Graph *g, const Rule *r, const char *kind, int number, Drawing *t)
 {
 	static const Elem types[] = {E_f64, E_b8, E_i64};
 	int rank = 3 - below(4) % 3;
@@ -161,13 +161,19 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 			if ((kind[i] == 'w' || kind[i] == 'P') && below(2))
 				shape = with_axis(shape);
 			type = kind[i] == 'p' || kind[i] == 'P' ? E_b8 : type;
-			t->slot[t->nslot] = random_array(arena, type, shape);
-			move_to_corner(t->corner, &t->slot[t->nslot]);
 			int slot =
 			    add_slot(g, (Slot){.name = r->names[i], .type = type, .shape = shape});
 			t->var[i] = (Item){.kind = I_ref, .ref = put_slot(g, slot)};
-			t->nslot++;
 		}
+	}
+}
+
+static void draw_slots(Arena *arena, const Graph *g, Drawing *t)
+{
+	for (; t->nslot < g->slots.count; t->nslot++) {
+		const Slot *s = &g->slots.at[t->nslot];
+		t->slot[t->nslot] = random_array(arena, s->type, s->shape);
+		move_to_corner(t->corner, &t->slot[t->nslot]);
 	}
 }
 
@@ -233,7 +239,7 @@ static int try_rule(const Rule *r, int number, bool *reached)
 	kinds_of(r->left, kind);
 	known_kinds(r, kind);
 	if (!TRY(c)) {
-		draw(arena, g, r, kind, number, &drawn);
+		draw(g, r, kind, number, &drawn);
 		Scope s = {.g = g, .book = book_builtin(), .where = r->place, .var = drawn.var};
 		Item left = eval_item(&s, r->left);
 		if (left.kind == I_ref && tests_hold(&s, r)) {
@@ -245,6 +251,7 @@ static int try_rule(const Rule *r, int number, bool *reached)
 			add_out(g, "left", left.ref);
 			add_out(g, "right", ref);
 			CHECK(val(g, ref)->type == type, "%s: types differ", r->place);
+			draw_slots(arena, g, &drawn);
 			Array *all = eval_graph(arena, g, drawn.slot);
 			double d =
 			    (drawn.corner ? departure : difference)(&all[left.ref], &all[ref]);

@@ -58,6 +58,14 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
+// Sanitizers see the compiler and not what it emits: with them, code for CPUs is what LLVM emits
+// soonest.
+#ifdef __SANITIZE_ADDRESS__
+enum { CPU_LEVEL = LLVMCodeGenLevelNone };
+#else
+enum { CPU_LEVEL = LLVMCodeGenLevelDefault };
+#endif
+
 // Code of RISC-V may be anywhere, as that of other architectures, in the medium model.
 LLVMTargetMachineRef target_generator(const Target *t)
 {
@@ -70,7 +78,7 @@ LLVMTargetMachineRef target_generator(const Target *t)
 		     t->triple);
 	bool riscv = starts_with(t->triple, "riscv");
 	return LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features,
-	                               LLVMCodeGenLevelDefault,
+	                               target_device(t) ? LLVMCodeGenLevelDefault : CPU_LEVEL,
 	                               t->bare ? LLVMRelocStatic : LLVMRelocPIC,
 	                               riscv ? LLVMCodeModelMedium : LLVMCodeModelSmall);
 }
