@@ -36,12 +36,15 @@ typedef struct Choice {
 	double cost;
 } Choice;
 
-// The time of the busiest multiprocessor, in fused products of a thread block.
-static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machine, const Choice *c)
+// The time of the busiest multiprocessor, in fused products of a thread block, if `together`
+// products are a launch.
+static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machine, int together,
+                      const Choice *c)
 {
 	const double START = 24, ADD = 72,
 	             LAUNCH = 5e5; // in steps of k; of a sum of a part; of all
-	double tiles = (double)(p->batch * ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
+	double products = (double)(together * p->batch);
+	double tiles = products * (double)(ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
 	double waves = (double)ceil_div((int64_t)tiles * c->parts, wave_of(machine)) * RESIDENT;
 	double steps = (double)ceil_div(p->k, c->parts) + START;
 	double cost = waves * steps *
@@ -49,7 +52,7 @@ static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machin
 	               (double)(c->height + c->columns) * kind->load);
 	if (c->parts > 1)
 		cost +=
-		    LAUNCH + (double)(c->parts * p->batch * p->m * p->n) * ADD / machine->workers;
+		    LAUNCH + products * (double)(c->parts * p->m * p->n) * ADD / machine->workers;
 	return cost;
 }
 
@@ -72,7 +75,7 @@ static const Kind *kind_of(const Machine *machine, Elem matrix, int64_t height)
 	                                                 : &fused;
 }
 
-static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t parts)
+static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts)
 {
 	Choice best = {.cost = -1}, c;
 	const Kind *kind = kind_of(machine, z->matrix, 0); // of the lowest tiles
@@ -84,8 +87,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int64_t p
 			for (c.parts = 1;
 			     c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART);
 			     c.parts++) {
-				c.cost =
-				    cost_of(kind_of(machine, z->matrix, c.height), p, machine, &c);
+				c.cost = cost_of(kind_of(machine, z->matrix, c.height), p, machine,
+				                 together, &c);
 				if (best.cost < 0 || c.cost < best.cost)
 					best = c;
 			}
@@ -98,7 +101,7 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 	if (machine->threads == 1)
 		return false;
 	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
-	return choose_tile(machine, &z, MOST_PARTS).parts > 1;
+	return choose_tile(machine, &z, 1, MOST_PARTS).parts > 1;
 }
 
 // Returns how many tiles of a column a worker has, one after the other, so that partial results of
@@ -165,7 +168,7 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	Choice best = choose_tile(t->machine, &z, s->reduce.count ? 1 : MOST_PARTS);
+	Choice best = choose_tile(t->machine, &z, t->together, s->reduce.count ? 1 : MOST_PARTS);
 	const Kind *kind = kind_of(t->machine, z.matrix, best.height);
 	s->height = best.height;
 	s->columns = best.columns;
@@ -187,7 +190,8 @@ void tile_block(Scheduler *t)
 	if (s->reduce.count)
 		s->strips = choose_strips(t, &z);
 	z = block_sizes(t->graph, t->kern, t->machine);
-	int64_t some = MAX(LEAST, MIN(ELEMENTS, ceil_div(z.part_size, wave_of(t->machine))));
+	int64_t each = ceil_div(t->together * z.part_size, wave_of(t->machine));
+	int64_t some = MAX(LEAST, MIN(ELEMENTS, each));
 	s->workers = z.dot.batch * z.bands * z.across * best.parts;
 	s->after = s->parts          ? ceil_div(z.part_size, some)
 	           : s->reduce.count ? ceil_div(z.dot.n, partial_columns(t->machine, z.dot.n))

@@ -477,26 +477,44 @@ static void schedule_kernel(Scheduler *t)
 	choose_sums(t);
 }
 
-void tile_pass(Arena *arena, Plan *p, int first)
+static void tile_kernels(Arena *arena, Plan *p, int n, const int *kernel, int together)
 {
 	Arena *scratch = arena_within(arena);
-	int n = p->graph->nval;
-	Scheduler t = {.arena = arena, .plan = p, .graph = p->graph, .machine = p->machine};
+	int values = p->graph->nval;
+	Scheduler t = {.arena = arena,
+	               .plan = p,
+	               .graph = p->graph,
+	               .machine = p->machine,
+	               .together = together};
 	t.writer = plan_writers(scratch, p);
 	t.inside = (Inside){holds, &t};
-	t.seen = NEWS(scratch, bool, n);
-	t.level = NEWS(scratch, int, n);
-	t.needs = NEWS(scratch, uint32_t, n);
-	for (t.k = first; t.k < p->kerns.count; t.k++) {
+	t.seen = NEWS(scratch, bool, values);
+	t.level = NEWS(scratch, int, values);
+	t.needs = NEWS(scratch, uint32_t, values);
+	for (int i = 0; i < n; i++) {
+		t.k = kernel[i];
 		t.kern = &p->kerns.at[t.k];
 		t.sched = t.kern->sched = NEW(arena, Sched);
 		t.scratch = arena_within(scratch);
 		t.members = (Refs){0};
 		t.depth = 0;
 		schedule_kernel(&t);
-		for (int i = 0; i < t.members.count; i++)
-			t.level[t.members.at[i]] = 0, t.needs[t.members.at[i]] = 0;
+		for (int m = 0; m < t.members.count; m++)
+			t.level[t.members.at[m]] = 0, t.needs[t.members.at[m]] = 0;
 		arena_free(t.scratch);
 	}
 	arena_free(scratch);
+}
+
+void tile_pass(Arena *arena, Plan *p, int first)
+{
+	Ints kernels = {0};
+	for (int k = first; k < p->kerns.count; k++)
+		PUSH(arena, kernels, k);
+	tile_kernels(arena, p, kernels.count, kernels.at, 1);
+}
+
+void tile_together(Arena *arena, Plan *p, const Ints *kernels)
+{
+	tile_kernels(arena, p, kernels->count, kernels->at, kernels->count);
 }

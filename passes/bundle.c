@@ -2,23 +2,29 @@
 // To start a kernel takes a GPU longer than the update of a bias, which also leaves most of its
 // multiprocessors idle. So kernels of one launch that need no other of it are:
 //   last     small ones that store, and small ones that only these need
-//   waiting  larger ones of the kind, which wait for further ones, in little memory
-//   first    those that read only slots, such as the copies of weights in bf16
+//   waiting  larger ones of the kind, and the products before them, such as gradients of weights,
+//            which wait for further ones, in little memory
+//   first    those that read only slots, such as the copies of weights in bf16, and what only these
+//            compute
 // A kernel that needs others of its group is in a later launch. Kernels of several launches have
 // their first in one launch, their second, and so on. Each worker computes what it would alone.
+// Products of one size fill a GPU together: their sums are split only as far as they do not.
+#include "memory.h"
 #include "passes.h"
 #include <string.h>
 
 enum {
-	MOST = 128 << 20, // bytes of what kernels of a group read or write
+	MOST = 128 << 20, // bytes of what kernels that run first write
 	SHARE = 4,        // of the parameters' bytes, and of a group's for one kernel, at most
+	FEWEST = 2,       // products in a group
+	MORE = 32,        // a part of scratch, for which it may grow so that kernels wait
 };
 
 typedef enum Turn { T_own, T_first, T_waiting, T_last } Turn; // T_own: it keeps its place
 
 typedef struct Bundle {
 	Arena *arena;
-	const Plan *plan;
+	Plan *plan;
 	const Reads *reads; // by kernel
 	const int *writer;  // by Ref
 	int *slot;          // by Ref: 1 + where it is stored
@@ -27,7 +33,11 @@ typedef struct Bundle {
 	int *level;           // by kernel: its launch in the group, from 1 on; 0: it is in none
 	int *reader, *storer; // by slot: the last launch of the group that reads it, overwrites it
 	Ints group;           // kernels
+	int groups;           // before it
+	int *holder;          // by Ref: 1 + the last group that holds it
+	int *last;            // by Ref: the last kernel that reads it
 	int64_t held, room;   // bytes of the group, at most
+	int64_t first;        // bytes of kernels that run first, at most
 	Kern *kern;           // the new order
 	int count;
 } Bundle;
@@ -67,11 +77,21 @@ static int64_t bytes_held(const Bundle *b, int k, Turn turn)
 	return bytes;
 }
 
+// Sums of a product's rows are for kernels that do not wait.
+static bool is_product(const Kern *kern)
+{
+	return kern->sched->partition == P_blocks && !kern->sched->reduce.count;
+}
+
 static bool may_be(const Bundle *b, int k, Turn turn)
 {
+	const Kern *kern = &b->plan->kerns.at[k];
 	if (turn == T_last)
 		return is_small(b, k);
-	return is_plain(&b->plan->kerns.at[k]) && bytes_held(b, k, turn) <= b->room / SHARE;
+	if (turn == T_waiting && is_product(kern))
+		return bytes_held(b, k, turn) <= b->room / FEWEST;
+	int64_t room = turn == T_first ? b->first : b->room;
+	return is_plain(kern) && bytes_held(b, k, turn) <= room / SHARE;
 }
 
 // Marks the kernels that store, and those that only marked ones need, from the last on.
@@ -104,8 +124,10 @@ static void find_first(const Bundle *b)
 	for (int k = 0; k < b->plan->kerns.count; k++) {
 		const Kern *kern = &b->plan->kerns.at[k];
 		bool first = !b->turn[k] && may_be(b, k, T_first);
-		for (int i = 0; i < b->reads[k].count && first; i++)
-			first = b->writer[b->reads[k].at[i].val] < 0;
+		for (int i = 0; i < b->reads[k].count && first; i++) {
+			int from = b->writer[b->reads[k].at[i].val];
+			first = from < 0 || b->turn[from] == T_first;
+		}
 		for (int o = 0; o < kern->nout && first; o++)
 			first = !b->slot[kern->out[o]];
 		b->turn[k] = first ? T_first : b->turn[k];
@@ -122,16 +144,42 @@ static void put_kernel(Bundle *b, int k, bool bundled)
 	b->level[k] = 0;
 }
 
-// Launches the kernels of a list with this level, those with the same kinds of launches together.
+// True if kernels are launched together if they may be: they have the same kinds of launches, or
+// are products of one size.
+static bool is_alike(const Bundle *b, int k, int other)
+{
+	const Graph *g = b->plan->graph;
+	const Kern *x = &b->plan->kerns.at[k], *y = &b->plan->kerns.at[other];
+	if (!is_product(x) || !is_product(y))
+		return is_product(x) == is_product(y) && !x->sched->before == !y->sched->before &&
+		       !x->sched->after == !y->sched->after;
+	const Val *v = val(g, x->root), *w = val(g, y->root);
+	bool same = v->type == w->type && same_shape(&v->shape, &w->shape);
+	for (int i = 0; i < v->nin; i++) {
+		const Val *a = val(g, v->in[i]), *c = val(g, w->in[i]);
+		same = same && a->type == c->type && same_shape(&a->shape, &c->shape);
+	}
+	return same;
+}
+
+// Launches the kernels of a list with this level, those that are alike together.
 static void put_level(Bundle *b, const Ints *list, int level)
 {
-	for (int kind = 0; kind < 4; kind++)
-		for (int i = 0, first = b->count; i < list->count; i++) {
-			int k = list->at[i];
-			const Sched *s = b->plan->kerns.at[k].sched;
-			if (b->level[k] == level && 2 * !s->before + !s->after == kind)
-				put_kernel(b, k, b->count > first);
+	for (int i = 0; i < list->count; i++) {
+		int first = list->at[i];
+		if (b->done[first] || b->level[first] != level)
+			continue;
+		Ints alike = {0};
+		for (int j = i; j < list->count; j++) {
+			int k = list->at[j];
+			if (!b->done[k] && b->level[k] == level && is_alike(b, first, k))
+				PUSH(b->arena, alike, k);
 		}
+		if (alike.count > 1 && is_product(&b->plan->kerns.at[first]))
+			tile_together(b->arena, b->plan, &alike);
+		for (int j = 0; j < alike.count; j++)
+			put_kernel(b, alike.at[j], j > 0);
+	}
 }
 
 static void put_group(Bundle *b)
@@ -144,7 +192,23 @@ static void put_group(Bundle *b)
 	memset(b->reader, 0, sizeof *b->reader * (size_t)slots);
 	memset(b->storer, 0, sizeof *b->storer * (size_t)slots);
 	b->group.count = 0;
+	b->groups++;
 	b->held = 0;
+}
+
+// Adds what kernel k reads, and others compute, to the bytes that the group holds: but for what
+// other kernels that wait will read.
+static void hold(Bundle *b, int k)
+{
+	for (int i = 0; i < b->reads[k].count; i++) {
+		Ref r = b->reads[k].at[i].val;
+		int last = b->last[r];
+		if (b->writer[r] < 0 || b->holder[r] == b->groups + 1 ||
+		    (last > k && b->turn[last] != T_own))
+			continue;
+		b->holder[r] = b->groups + 1;
+		b->held += bytes_of(val(b->plan->graph, r));
+	}
 }
 
 // Adds a kernel to the group: after those whose results it reads, and those before it that read a
@@ -175,27 +239,35 @@ static void join_group(Bundle *b, int k)
 	for (int o = 0; o < kern->nout; o++)
 		if (b->slot[kern->out[o]])
 			b->storer[b->slot[kern->out[o]] - 1] = level;
-	b->held += bytes_held(b, k, T_waiting);
+	hold(b, k);
 	PUSH(b->arena, b->group, k);
 }
 
-// Launches those that read only slots, from kernel k on, as many as there is room for.
+// Launches those that run first, from kernel k on, as many as there is room for.
 static void put_first(Bundle *b, int k)
 {
 	Ints list = {0};
 	int64_t held = 0;
-	for (; k < b->plan->kerns.count && held <= b->room; k++)
-		if (b->turn[k] == T_first && !b->done[k]) {
-			PUSH(b->arena, list, k);
-			held += bytes_held(b, k, T_first);
+	int last = 0;
+	for (; k < b->plan->kerns.count && held <= b->first; k++) {
+		if (b->turn[k] != T_first || b->done[k])
+			continue;
+		for (int i = 0; i < b->reads[k].count; i++) {
+			int from = b->writer[b->reads[k].at[i].val];
+			if (from >= 0 && !b->done[from])
+				b->level[k] = MAX(b->level[k], b->level[from] + 1);
 		}
-	put_level(b, &list, 0);
+		last = MAX(last, b->level[k]);
+		PUSH(b->arena, list, k);
+		held += bytes_held(b, k, T_first);
+	}
+	for (int level = 0; level <= last; level++)
+		put_level(b, &list, level);
 }
 
-void bundle_pass(Arena *arena, Plan *p)
+// Bundles kernels of the plan, of which those that wait hold at most `room` bytes.
+static void bundle_within(Arena *arena, Plan *p, int64_t parameters, int64_t room)
 {
-	if (p->machine->threads == 1)
-		return;
 	int n = p->kerns.count, slots = p->graph->slots.count;
 	Bundle b = {.arena = arena,
 	            .plan = p,
@@ -205,16 +277,18 @@ void bundle_pass(Arena *arena, Plan *p)
 	            .turn = NEWS(arena, Turn, n),
 	            .done = NEWS(arena, bool, n),
 	            .level = NEWS(arena, int, n),
+	            .holder = NEWS(arena, int, p->graph->nval),
+	            .last = NEWS(arena, int, p->graph->nval),
 	            .reader = NEWS(arena, int, slots + 1),
 	            .storer = NEWS(arena, int, slots + 1),
-	            .kern = NEWS(arena, Kern, n)};
+	            .kern = NEWS(arena, Kern, n),
+	            .first = MIN(parameters / SHARE, MOST),
+	            .room = room};
 	for (int i = 0; i < p->graph->stores.count; i++)
 		b.slot[p->graph->stores.at[i].val] = 1 + p->graph->stores.at[i].slot;
-	for (int i = 0; i < slots; i++) {
-		const Slot *s = &p->graph->slots.at[i];
-		b.room += s->kind == S_param ? byte_count(s->type, &s->shape) / SHARE : 0;
-	}
-	b.room = MIN(b.room, MOST);
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < b.reads[k].count; i++)
+			b.last[b.reads[k].at[i].val] = k;
 	find_late(&b, T_last);
 	find_late(&b, T_waiting);
 	find_first(&b);
@@ -235,4 +309,35 @@ void bundle_pass(Arena *arena, Plan *p)
 	put_group(&b);
 	p->kerns.at = b.kern;
 	p->kerns.room = n;
+}
+
+static int64_t scratch_bytes(Arena *arena, Plan *p)
+{
+	Arena *scratch = arena_within(arena);
+	MemoryPlan l = memory_plan(scratch, p, plan_reads(scratch, p), plan_writers(scratch, p));
+	int64_t bytes = place_buffers(&l);
+	arena_free(scratch);
+	return bytes;
+}
+
+// The more kernels wait, the fuller are their launches: as many as scratch has room for after the
+// gradients that need most of it.
+void bundle_pass(Arena *arena, Plan *p)
+{
+	if (p->machine->threads == 1)
+		return;
+	int64_t parameters = 0;
+	for (int i = 0; i < p->graph->slots.count; i++) {
+		const Slot *s = &p->graph->slots.at[i];
+		parameters += s->kind == S_param ? byte_count(s->type, &s->shape) : 0;
+	}
+	int64_t alone = scratch_bytes(arena, p), most = alone + alone / MORE;
+	const Plan before = *p;
+	for (int64_t room = MAX(parameters, alone / 8);; room /= 2) {
+		*p = before;
+		p->kerns.at = take_copy(arena, p->kerns.at, sizeof(Kern) * (size_t)p->kerns.count);
+		bundle_within(arena, p, parameters, room);
+		if (room <= parameters / SHARE / SHARE || scratch_bytes(arena, p) <= most)
+			return;
+	}
 }

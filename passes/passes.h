@@ -347,7 +347,8 @@ void sort_refs(int n, Ref *); // ascending
 Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
 void schedule_pass(Arena *, Plan *); // orders kernels so that lifetimes are short
 void tile_pass(Arena *, Plan *,
-               int first);         // chooses the schedules of kernels from number `first` on
+               int first); // chooses the schedules of kernels from number `first` on
+void tile_together(Arena *, Plan *, const Ints *kernels); // the same, of products in one launch
 void bundle_pass(Arena *, Plan *); // reorders kernels, launches some together: bundle.c
 // Fills `order` so that scratch has at most `limit` bytes. Returns the bytes it has, more if that
 // cannot be.

@@ -1,4 +1,5 @@
-// bundle.c: checks that the small updates of a step are few launches, and compute the same bits.
+// bundle.c: checks that the small updates of a step, and gradients of weights of one size, are few
+// launches, and compute the same bits.
 #include "emitted.h"
 #include "threads.h"
 #include <stdlib.h>
@@ -74,6 +75,49 @@ static bool found_wrong(const Plan *p, const char *expected)
 	return false;
 }
 
+// True if two steps compute the same bits by the launches of a plan and by one for each kernel.
+static bool computes_same(Arena *arena, const Graph *g, const Target *gpu)
+{
+	Plan *together = plan_graph(arena, g, "run", target_machine(gpu)),
+	     *alone = plan_graph(arena, g, "run", target_machine(gpu));
+	launch_alone(alone);
+	printf("%d kernels, %d launches\n", together->kerns.count, launches(together));
+	hold(launches(alone) == together->kerns.count, "each kernel is a launch");
+	hold(reads_back(arena, together), "the plan reads back");
+	const Array *slot = random_slots(arena, g, 7, 5);
+	gpu_seed = 5;
+	bool same = same_slots(g, run_twice(arena, together, slot, gpu),
+	                       run_twice(arena, alone, slot, gpu));
+	gpu_forget();
+	return same;
+}
+
+static int split_sums(const Plan *p)
+{
+	int split = 0;
+	for (int k = 0; k < p->kerns.count; k++)
+		split += p->kerns.at[k].kind == L_dot && p->kerns.at[k].sched->after;
+	return split;
+}
+
+static void check_products(Arena *arena, const char *path, const Target *gpu)
+{
+	const Graph *g = graph_live(arena, read_graph(arena, path));
+	Machine few = *target_machine(gpu); // which a few products fill
+	few.workers = 2;
+	Unit unit = {.name = "run", .machine = &few, .graph = g};
+	for (Pass pass = PASS_loops; pass < PASS_bundle; pass++)
+		run_pass(arena, pass, &unit);
+	hold(split_sums(unit.plan) == 6, "a product that does not fill a GPU splits its sums");
+	run_pass(arena, PASS_bundle, &unit);
+	int bundled = 0;
+	for (int k = 0; k < unit.plan->kerns.count; k++)
+		bundled += unit.plan->kerns.at[k].kind == L_dot && unit.plan->kerns.at[k].bundled;
+	hold(bundled == 4, "products are launched together by their size");
+	hold(split_sums(unit.plan) == 0, "and fill it with sums that are not split");
+	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");
+}
+
 int main(int argc, char **argv)
 {
 	Arena *arena = arena_new();
@@ -81,20 +125,11 @@ int main(int argc, char **argv)
 	const Target *gpu = target_named(arena, "cuda:host", NULL),
 	             *cpu = target_named(arena, "x86-64-v3", NULL);
 	Plan *together = plan_graph(arena, g, "run", target_machine(gpu)),
-	     *alone = plan_graph(arena, g, "run", target_machine(gpu)),
 	     *on_cpu = plan_graph(arena, g, "run", target_machine(cpu));
-	launch_alone(alone);
-	printf("%d kernels, %d launches\n", together->kerns.count, launches(together));
-	hold(launches(alone) == together->kerns.count, "each kernel is a launch");
+	check_products(arena, argv[argc - 2], gpu);
 	hold(together->kerns.count - launches(together) >= 4, "updates are launched together");
 	hold(launches(on_cpu) == on_cpu->kerns.count, "on a CPU each kernel is a launch");
-	hold(reads_back(arena, together), "the plan reads back");
-	const Array *slot = random_slots(arena, g, 7, 5);
-	gpu_seed = 5;
-	hold(same_slots(g, run_twice(arena, together, slot, gpu),
-	                run_twice(arena, alone, slot, gpu)),
-	     "one launch computes the bits of several");
-	gpu_forget();
+	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");
 	Plan *wrong = plan_graph(arena, g, "run", target_machine(gpu));
 	for (int k = 1; k < wrong->kerns.count; k++)
 		wrong->kerns.at[k].bundled =
