@@ -280,6 +280,26 @@ static bool splits_in_rows(Scheduler *t, ValSteps *small)
 	return splits;
 }
 
+// On a GPU, workers that have few columns read few partial results of these, so each adds them up
+// rather than wait for another launch that does.
+static void join_partials(Scheduler *t, int64_t rows, int64_t columns)
+{
+	enum { NARROW = 32 };
+	Sched *s = t->sched;
+	int64_t wide = 1, wave = wave_of(t->machine);
+	while (wide < MIN(columns, NARROW))
+		wide *= 2;
+	int64_t pieces = ceil_div(columns, wide), blocks = MIN(rows, MAX(1, wave / pieces));
+	s->rows = ceil_div(rows, blocks);
+	blocks = ceil_div(rows, s->rows);
+	s->joined = 1;
+	s->columns = wide;
+	s->together = FEW;
+	s->before = s->workers = blocks * pieces;
+	s->after = s->keep.count = 0;
+	s->work = s->reduce.count * blocks * partial_line(columns) * PARTIAL;
+}
+
 static bool cut_partials(Scheduler *t, const Groups *groups)
 {
 	Sched *s = t->sched;
@@ -317,6 +337,8 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	}
 	s->together = stores ? 1 : gpu ? FEW : chains_of(t, s->reduce.count, weight);
 	s->work = lines * partial_line(columns) * PARTIAL;
+	if (gpu && s->before && s->after)
+		join_partials(t, rows, columns);
 	return true;
 }
 

@@ -267,6 +267,22 @@ static void check_sum(const Plan *p, int k, Ref r)
 		     p->machine->registers);
 }
 
+static void check_joined(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	int64_t columns = count_of(&val(p->graph, s->reduce.at[0].val)->shape);
+	int64_t rows = count_of(&kern->space) / columns, blocks = ceil_div(rows, s->rows);
+	int64_t workers = blocks * ceil_div(columns, s->columns);
+	if (s->before != workers || s->workers != workers || s->after)
+		fail(p->name,
+		     "kernel %d: the columns are not computed once, by %lld and %lld workers", k,
+		     (long long)s->before, (long long)s->workers);
+	if (s->columns > p->machine->threads || s->columns & (s->columns - 1) ||
+	    s->work < s->reduce.count * blocks * partial_line(columns) * PARTIAL)
+		fail(p->name, "kernel %d: it works in too few bytes", k);
+}
+
 static void check_schedule(const Contents *c)
 {
 	const Plan *p = c->plan;
@@ -302,6 +318,11 @@ static void check_schedule(const Contents *c)
 		check_block(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
 		fail(p->name, "kernel %d: a worker has nothing to do", k);
+	else if (s->joined && (s->partition != P_partials || p->machine->threads == 1 ||
+	                       s->rows < 1 || !s->reduce.count))
+		fail(p->name, "kernel %d: it has no partial results to join", k);
+	else if (s->joined)
+		check_joined(p, k);
 }
 
 // ---- shapes of kernels ----------------------------------------------------------------

@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 	wrong = plan_graph(arena, g, "run", target_machine(gpu));
 	int several = 0;
 	for (int k = 1; k < wrong->kerns.count; k++) {
-		several += wrong->kerns.at[k].bundled && wrong->kerns.at[k].sched->after;
+		several += wrong->kerns.at[k].bundled && wrong->kerns.at[k].sched->before;
 		wrong->kerns.at[k].bundled |= !has_same_launches(wrong, k);
 	}
 	hold(several == 1, "the launches of larger updates are together, kind by kind");

@@ -220,10 +220,16 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 		*(is_reduced_out(s->plan->graph, kern, o) ? &rows : &full) +=
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));
 	double in = (double)s->work[k].bytes - full - rows;
-	bool last = stage == AFTER || !sched->after;
+	bool last = stage == AFTER || (!sched->after && (stage == MAIN || !sched->joined));
 	if (kern->kind == L_attend) {
 		int all, own = attention_outputs(s, k, stage, &all);
 		return in + full * own / all;
+	}
+	if (sched->joined && stage == MAIN) { // each worker reads the parts of its columns
+		Ref r = sched->reduce.at[0].val;
+		int64_t columns = count_of(&val(s->plan->graph, r)->shape);
+		int64_t blocks = sched->workers / ceil_div(columns, sched->columns);
+		return partial_bytes(s, k, true, false) + full + rows + (double)blocks * work;
 	}
 	if (sched->partition == P_partials)
 		return stage == MAIN ? work + rows

@@ -115,6 +115,19 @@ void store_outs(Gen *g, const Index *idx)
 			store_out(g, o, to[o], v[o]);
 }
 
+void store_reduced_outs(Gen *g, const Index *idx)
+{
+	const Kern *k = g->kern;
+	// All are computed before the first is stored, perhaps over their operands.
+	Value *v = NEWS(g->arena, Value, k->nout);
+	for (int o = 0; o < k->nout; o++)
+		if (is_reduced_out(g->graph, k, o))
+			v[o] = at(g, k->out[o], idx);
+	for (int o = 0; o < k->nout; o++)
+		if (v[o])
+			store_out(g, o, idx, v[o]);
+}
+
 // ---- bounds ---------------------------------------------------------------------------
 
 // Returns an index that is safe to read, for one that may lie outside [0, extent): masked if lanes

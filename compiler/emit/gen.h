@@ -218,6 +218,7 @@ Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
 void space_index(Gen *, const Shape *, const Index *idx, Index *to);
 // Evaluates every output, except reduced ones, at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
+void store_reduced_outs(Gen *, const Index *idx); // the others, at `idx` of their shape
 // While bound, r is not computed but read from `memory`, at these strides (elements). While kept,
 // reduce_values also stores each element of r there that it passes, for later loops.
 struct Bound {
@@ -266,11 +267,13 @@ void partials_step(Gen *, const Partials *, const Index *unit, int rows, const I
 void partials_finish(Gen *, int n, const Index *unit, void *partials);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
-// have of the worker's part, at `column` of all. Computes the full reductions of the worker's
-// columns, partial_columns() of all, like partials_finish.
+// have of the worker's part, at `column` of all. Gives each thread the full reductions of its
+// column. Computes the full reductions of the worker's columns, partial_columns() of all, like
+// partials_finish.
 void partials_share(Gen *, Partials *, int64_t columns);
 Value partials_memory(Gen *); // for `shared`, if the kernel has no other
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
+void partials_total(Gen *, const Partials *, Value column, int64_t columns);
 void partials_join(Gen *, Partials *, int64_t columns);
 
 // ---- values and their types: value.c --------------------------------------------------

@@ -83,7 +83,6 @@ static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes
 // Computes what has the shape of the reductions, whose values are `sum`, at columns `unit`.
 static void finish_columns(Gen *g, const Partials *p, const Index *unit, const Value *sum)
 {
-	const Kern *kern = g->kern;
 	Index idx[RANK];
 	unravel(g->vars, unit, &p->shape, idx);
 	Lanes lanes = index_value(g, unit);
@@ -94,14 +93,7 @@ static void finish_columns(Gen *g, const Partials *p, const Index *unit, const V
 	for (int i = 0; i < p->keep->count; i++)
 		store_lanes(g, val(g->graph, p->keep->at[i].val)->type, partials_kept(g, p, i),
 		            &lanes, splat(g, at(g, p->keep->at[i].val, idx)));
-	// All are computed before the first is stored, perhaps over their operands.
-	Value *v = NEWS(g->arena, Value, kern->nout);
-	for (int o = 0; o < kern->nout; o++)
-		if (is_reduced_out(g->graph, kern, o))
-			v[o] = at(g, kern->out[o], idx);
-	for (int o = 0; o < kern->nout; o++)
-		if (v[o])
-			store_out(g, o, idx, v[o]);
+	store_reduced_outs(g, idx);
 }
 
 void partials_finish(Gen *g, int n, const Index *unit, void *partials)
@@ -137,7 +129,7 @@ void partials_share(Gen *g, Partials *p, int64_t columns)
 	}
 }
 
-// Reduces what threads have of a column, for the first of them.
+// Reduces what threads have of a column, for all of them.
 static void join_ways(Gen *g, const Partials *p, int k)
 {
 	Op op = val(g->graph, p->reduce->at[k].val)->op;
@@ -162,11 +154,15 @@ static void join_ways(Gen *g, const Partials *p, int k)
 	loop_end(g, &ways);
 }
 
-// Begins what the first thread of each column does with the sum of all, which it then has.
-static Loop join_begin(Gen *g, const Partials *p, Value column, int64_t columns)
+static void join_all(Gen *g, const Partials *p)
 {
 	for (int k = 0; k < p->reduce->count && p->ways > 1; k++)
 		join_ways(g, p, k);
+}
+
+// Begins what the first thread of each column does.
+static Loop first_begin(Gen *g, const Partials *p, Value column, int64_t columns)
+{
 	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, p->way, number(g, 0), "");
 	Value exists = LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), "");
 	return when_begin(g, LLVMBuildAnd(g->b, first, exists, ""));
@@ -174,7 +170,8 @@ static Loop join_begin(Gen *g, const Partials *p, Value column, int64_t columns)
 
 void partials_store(Gen *g, const Partials *p, Value column, int64_t columns)
 {
-	Loop first = join_begin(g, p, column, columns);
+	join_all(g, p);
+	Loop first = first_begin(g, p, column, columns);
 	Lanes lanes = {.base = column};
 	for (int k = 0; k < p->reduce->count; k++)
 		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
@@ -202,6 +199,17 @@ static void add_parts(Gen *g, const Partials *p, Value column, Value from, Value
 	loop_end(g, &loop);
 }
 
+void partials_total(Gen *g, const Partials *p, Value column, int64_t columns)
+{
+	Loop exists =
+	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
+	int64_t most = p->blocks / (AT_ONCE * p->ways) * (AT_ONCE * p->ways);
+	add_parts(g, p, column, p->way, number(g, most), AT_ONCE);
+	add_parts(g, p, column, sum_of(g, p->way, number(g, most)), number(g, p->blocks), 1);
+	when_end(g, &exists);
+	join_all(g, p);
+}
+
 void partials_join(Gen *g, Partials *p, int64_t columns)
 {
 	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
@@ -209,13 +217,8 @@ void partials_join(Gen *g, Partials *p, int64_t columns)
 	partials_share(g, p, partial_columns(g->target->machine, columns));
 	p->shared = partials_memory(g);
 	Value column = sum_of(g, times(g, g->worker, p->wide), p->own);
-	Loop exists =
-	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
-	int64_t most = p->blocks / (AT_ONCE * p->ways) * (AT_ONCE * p->ways);
-	add_parts(g, p, column, p->way, number(g, most), AT_ONCE);
-	add_parts(g, p, column, sum_of(g, p->way, number(g, most)), number(g, p->blocks), 1);
-	when_end(g, &exists);
-	Loop first = join_begin(g, p, column, columns);
+	partials_total(g, p, column, columns);
+	Loop first = first_begin(g, p, column, columns);
 	Index unit = lane_index(g, column, columns, 1, NULL);
 	Value *sum = NEWS(g->arena, Value, p->reduce->count);
 	for (int k = 0; k < p->reduce->count; k++)

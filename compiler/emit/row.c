@@ -293,29 +293,73 @@ static void thread_rows(Gen *g, RowKernel *s, uint32_t groups, const Index *unit
 		row_index(g->vars, &s->groups, groups, &g->kern->space, &at, idx);
 		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, unit, idx);
 	}
+	const Sched *sched = g->kern->sched;
+	bool stores = g->stage != BEFORE || (!sched->after && !sched->joined);
 	if (g->stage == BEFORE)
 		partials_step(g, &s->parts, unit, together, s->idx);
-	for (int r = 0; r < together && (g->stage == AFTER || !g->kern->sched->after); r++)
+	for (int r = 0; r < together && stores; r++)
 		store_outs(g, s->idx + r * RANK);
 	loop_end(g, &loop);
 }
 
-// Threads side by side have columns side by side, as many as fit; others share their rows.
+// Records the reductions of a column, which the thread has.
+static void remember_sums(Gen *g, const Partials *p, const Index *idx)
+{
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		Value sum = read_variable(g, p->sum[k]);
+		remember(g, r, idx, cast_value(g, sum, sum_type(g, r), val(g->graph, r)->type));
+	}
+}
+
+// One thread of all computes the outputs of the shape of a row at a column, all of them there:
+// other threads would read what it overwrites.
+static void finish_column(Gen *g, RowKernel *s, const Index *unit)
+{
+	const Partials *p = &s->parts;
+	Index idx[RANK];
+	for (int a = 0; a < RANK; a++)
+		idx[a] = constant_index(0);
+	group_index(g->vars, &s->groups, s->lanes, &g->kern->space, unit, idx);
+	remember_sums(g, p, idx);
+	Value any = LLVMBuildOr(g->b, p->way, p->block, "");
+	Loop first = when_begin(g, LLVMBuildICmp(g->b, LLVMIntEQ, any, number(g, 0), ""));
+	Level *floor = g->floor;
+	g->floor = g->level;
+	remember_sums(g, p, idx);
+	store_reduced_outs(g, idx);
+	g->floor = floor;
+	when_end(g, &first);
+}
+
+// Threads side by side have columns side by side, as many as fit or the worker has; others share
+// their rows.
 static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to)
 {
+	const Sched *sched = g->kern->sched;
 	int64_t columns = s->groups.size[s->lanes], wide = 1, threads = g->target->machine->threads;
-	while (wide < MIN(columns, threads))
+	while (wide < MIN(columns, sched->joined ? sched->columns : threads))
 		wide *= 2;
-	Loop pieces = loop_begin(g, number(g, 0), number(g, columns), wide);
+	Value begin = number(g, 0), end = number(g, columns);
+	if (sched->joined) {
+		int64_t all = ceil_div(columns, wide);
+		begin = times(g, LLVMBuildURem(g->b, g->worker, number(g, all), ""), wide);
+		end = sum_of(g, begin, number(g, wide));
+	}
+	Loop pieces = loop_begin(g, begin, end, wide);
 	g->level->lanes = true;
 	partials_share(g, &s->parts, wide);
 	s->parts.shared = partials_memory(g);
-	int64_t ways = s->parts.ways, some = g->stage == BEFORE ? g->kern->sched->together : 1;
-	some = g->kern->sched->rows < some * ways ? 1 : some;
+	int64_t ways = s->parts.ways, some = g->stage == BEFORE ? sched->together : 1;
+	some = sched->rows < some * ways ? 1 : some;
 	Value column = sum_of(g, pieces.i, s->parts.own), first = sum_of(g, from, s->parts.way);
+	if (g->stage == MAIN)
+		partials_total(g, &s->parts, column, columns);
 	Loop exists =
 	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
 	Index unit = lane_index(g, column, columns, 1, NULL);
+	if (g->stage == MAIN)
+		finish_column(g, s, &unit);
 	if (some > 1) {
 		thread_rows(g, s, groups, &unit, first, to, (int)some);
 		Value own = LLVMBuildSub(g->b, to, first, ""); // and the rows between them
@@ -334,7 +378,8 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 // depends on a reduction. The second reduces these rows and computes values of the shape of a row.
 // Otherwise the third passes over blocks of rows for the outputs of the full shape;
 // values of the second that it needs are in the kernel's work, so outputs may overwrite the others.
-// A worker has a block of complete rows: parts of them would be slower by a quarter.
+// A worker has a block of complete rows: parts of them would be slower by a quarter. On a GPU,
+// where they are not, a worker has few columns, and the second launch is also the third.
 static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
 	const Kern *kern = g->kern;
@@ -347,15 +392,19 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 	                      .block = g->worker,
 	                      .blocks = ceil_div(rows, kern->sched->rows),
 	                      .line = partial_line(columns)};
+	if (kern->sched->joined) {
+		int64_t pieces = ceil_div(columns, kern->sched->columns);
+		s->parts.block = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
+	}
 	for (int a = 0; a < kern->space.rank; a++)
 		if (kern->reduce >> a & 1)
 			s->parts.shape.dim[a] = 1;
-	bool threads = g->target->machine->threads > 1;
-	if (g->stage == MAIN && threads) {
+	bool threads = g->target->machine->threads > 1, joined = kern->sched->joined;
+	if (g->stage == MAIN && threads && !joined) {
 		partials_join(g, &s->parts, columns);
 		return;
 	}
-	if (g->stage == MAIN) {
+	if (g->stage == MAIN && !joined) {
 		worker_columns(g, columns, partials_finish, &s->parts);
 		return;
 	}
@@ -367,7 +416,7 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 		bind(g, &bound[i]);
 	}
 	which ^= (1u << s->groups.n) - 1; // the groups of rows
-	Value first = times(g, g->worker, kern->sched->rows);
+	Value first = times(g, s->parts.block, kern->sched->rows);
 	Value end = end_after(g, first, kern->sched->rows, number(g, rows));
 	(threads ? thread_columns : block_of_rows)(g, s, which, first, end);
 	while (g->bound != outer)

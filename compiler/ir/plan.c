@@ -117,6 +117,23 @@ LoopWork loop_work(Arena *arena, const Plan *p, const Kern *loop)
 	return work;
 }
 
+// Workers of a joined kernel all read what outputs of the full shape need of the shape of a row,
+// while one of them writes outputs of that shape.
+static void find_shared_reads(Walk *w, const Kern *kern, Reads *reads)
+{
+	Reads full = {0};
+	walk_start(w, &full);
+	for (int i = 0; i < kern->nout; i++)
+		if (!is_reduced_out(w->graph, kern, i) && !w->memory[kern->out[i]])
+			walk_root(w, kern->out[i], &full);
+	for (int i = 0; i < full.count; i++)
+		for (int j = 0; j < reads->count; j++)
+			if (reads->at[j].val == full.at[i].val &&
+			    count_of(&val(w->graph, full.at[i].val)->shape) !=
+			        count_of(&kern->space))
+				reads->at[j].reach = R_moved;
+}
+
 Reads *plan_reads(Arena *arena, const Plan *p)
 {
 	int *writer = plan_writers(arena, p);
@@ -136,6 +153,8 @@ Reads *plan_reads(Arena *arena, const Plan *p)
 			else
 				walk_root(&w, kern->out[i], &reads[k]);
 		}
+		if (kern->sched && kern->sched->joined)
+			find_shared_reads(&w, kern, &reads[k]);
 		for (int i = 0; i < kern->nout; i++)
 			memory[kern->out[i]] = true;
 	}

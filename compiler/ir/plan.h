@@ -70,6 +70,8 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	P_partials, // a worker has rows, which it reduces to a row of partial results, in the
 	            // launch before. The main launch reduces these and computes what has the shape
 	            // of a row; the launch after computes the outs of the full shape
+	            // Joined: a worker has some columns of rows in both launches; in the main one
+	            // it reduces the results of these columns, and computes all outs
 	P_tiles,    // a product in register tiles. The launch before packs what is shared; the one
 	            // after reduces the workers' partial results
 	P_heads,    // attention: a worker has heads, or queries of them
