@@ -18,7 +18,8 @@ static Entry *add_entry(Program *p, const char *name, const Graph *g)
 	Arena *arena = work_arena(p->session);
 	const Graph *live = g ? graph_live(arena, g) : NULL;
 	const Machine *machine = target_machine(p->target[0]);
-	PUSH(arena, p->entries, ((Entry){.unit = {name, machine, live, NULL}}));
+	PUSH(arena, p->entries,
+	     ((Entry){.unit = {.name = name, .machine = machine, .graph = live}}));
 	return &p->entries.at[p->entries.count - 1];
 }
 
@@ -614,8 +615,10 @@ void run_passes(Program *p, Pass last)
 			tune(p);
 		if (program_passes[p->next])
 			program_passes[p->next](p);
-		for (int i = 0; i < p->entries.count && !program_passes[p->next]; i++)
+		for (int i = 0; i < p->entries.count && !program_passes[p->next]; i++) {
+			p->entries.at[i].unit.limited = chosen(p->session, OPT_memory);
 			run_pass(work_arena(p->session), p->next, &p->entries.at[i].unit);
+		}
 	}
 }
 

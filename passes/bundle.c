@@ -6,6 +6,8 @@
 //            which wait for further ones, in little memory
 //   first    those that read only slots, such as the copies of weights in bf16, and what only these
 //            compute
+//   own      others that can run now and are like the next one, such as the products for queries,
+//            keys and values
 // A kernel that needs others of its group is in a later launch. Kernels of several launches have
 // their first in one launch, their second, and so on. Each worker computes what it would alone.
 // Products of one size fill a GPU together: their sums are split only as far as they do not.
@@ -14,13 +16,16 @@
 #include <string.h>
 
 enum {
-	MOST = 128 << 20, // bytes of what kernels that run first write
+	MOST = 128 << 20, // bytes of what kernels that run first write, or few hold
 	SHARE = 4,        // of the parameters' bytes, and of a group's for one kernel, at most
 	FEWEST = 2,       // products in a group
-	MORE = 32,        // a part of scratch, for which it may grow so that kernels wait
+	MORE = 32,        // a part of scratch, by which it may grow so that kernels wait
+	HELD = 8,         // a part of scratch, which those that wait may hold
+	WINDOW = 16,      // kernels that may run before their place
 };
 
-typedef enum Turn { T_own, T_first, T_waiting, T_last } Turn; // T_own: it keeps its place
+// T_own: it keeps its place, or is launched with one before it.
+typedef enum Turn { T_own, T_first, T_waiting, T_last } Turn;
 
 typedef struct Bundle {
 	Arena *arena;
@@ -38,6 +43,7 @@ typedef struct Bundle {
 	int *last;            // by Ref: the last kernel that reads it
 	int64_t held, room;   // bytes of the group, at most
 	int64_t first;        // bytes of kernels that run first, at most
+	int window;           // kernels that may run before their place
 	Kern *kern;           // the new order
 	int count;
 } Bundle;
@@ -118,19 +124,25 @@ static void find_late(const Bundle *b, Turn turn)
 	}
 }
 
+static bool overwrites_slot(const Bundle *b, int k)
+{
+	const Kern *kern = &b->plan->kerns.at[k];
+	bool overwrites = false;
+	for (int o = 0; o < kern->nout; o++)
+		overwrites |= b->slot[kern->out[o]] > 0;
+	return overwrites;
+}
+
 // Those that overwrite a slot run no earlier than they do: others read it.
 static void find_first(const Bundle *b)
 {
 	for (int k = 0; k < b->plan->kerns.count; k++) {
-		const Kern *kern = &b->plan->kerns.at[k];
 		bool first = !b->turn[k] && may_be(b, k, T_first);
 		for (int i = 0; i < b->reads[k].count && first; i++) {
 			int from = b->writer[b->reads[k].at[i].val];
 			first = from < 0 || b->turn[from] == T_first;
 		}
-		for (int o = 0; o < kern->nout && first; o++)
-			first = !b->slot[kern->out[o]];
-		b->turn[k] = first ? T_first : b->turn[k];
+		b->turn[k] = first && !overwrites_slot(b, k) ? T_first : b->turn[k];
 	}
 }
 
@@ -265,27 +277,58 @@ static void put_first(Bundle *b, int k)
 		put_level(b, &list, level);
 }
 
-// Bundles kernels of the plan, of which those that wait hold at most `room` bytes.
-static void bundle_within(Arena *arena, Plan *p, int64_t parameters, int64_t room)
+// True if kernel k, which is like kernel `place`, can run with it: what it reads is computed.
+static bool can_join(const Bundle *b, int place, int k)
 {
-	int n = p->kerns.count, slots = p->graph->slots.count;
+	const Kern *kern = &b->plan->kerns.at[k], *like = &b->plan->kerns.at[place];
+	bool can = b->turn[k] == T_own && !b->done[k] && kern->kind == like->kind &&
+	           same_shape(&kern->space, &like->space) && is_alike(b, place, k) &&
+	           !overwrites_slot(b, k) && bytes_held(b, k, T_first) <= b->room / SHARE;
+	for (int i = 0; i < b->reads[k].count && can; i++) {
+		int from = b->writer[b->reads[k].at[i].val];
+		can = from < 0 || b->done[from];
+	}
+	return can;
+}
+
+static void put_own(Bundle *b, int k)
+{
+	const Kern *kern = &b->plan->kerns.at[k];
+	Ints list = {0};
+	PUSH(b->arena, list, k);
+	int end = MIN(b->plan->kerns.count, k + 1 + b->window);
+	bool joins = (is_plain(kern) || is_product(kern)) && !overwrites_slot(b, k);
+	for (int other = k + 1; other < end && joins; other++)
+		if (can_join(b, k, other))
+			PUSH(b->arena, list, other);
+	put_level(b, &list, 0);
+}
+
+// Returns the plan with kernels bundled, of which those that run first write at most `first` bytes,
+// and those that wait hold `room`.
+static Plan bundled(Arena *arena, Plan p, int64_t first, int64_t room, int window)
+{
+	int n = p.kerns.count, slots = p.graph->slots.count;
+	p.kerns.at = take_copy(arena, p.kerns.at, sizeof(Kern) * (size_t)n);
+	p.kerns.room = n;
 	Bundle b = {.arena = arena,
-	            .plan = p,
-	            .reads = plan_reads(arena, p),
-	            .writer = plan_writers(arena, p),
-	            .slot = NEWS(arena, int, p->graph->nval),
+	            .plan = &p,
+	            .reads = plan_reads(arena, &p),
+	            .writer = plan_writers(arena, &p),
+	            .slot = NEWS(arena, int, p.graph->nval),
 	            .turn = NEWS(arena, Turn, n),
 	            .done = NEWS(arena, bool, n),
 	            .level = NEWS(arena, int, n),
-	            .holder = NEWS(arena, int, p->graph->nval),
-	            .last = NEWS(arena, int, p->graph->nval),
+	            .holder = NEWS(arena, int, p.graph->nval),
+	            .last = NEWS(arena, int, p.graph->nval),
 	            .reader = NEWS(arena, int, slots + 1),
 	            .storer = NEWS(arena, int, slots + 1),
 	            .kern = NEWS(arena, Kern, n),
-	            .first = MIN(parameters / SHARE, MOST),
-	            .room = room};
-	for (int i = 0; i < p->graph->stores.count; i++)
-		b.slot[p->graph->stores.at[i].val] = 1 + p->graph->stores.at[i].slot;
+	            .first = first,
+	            .room = room,
+	            .window = window};
+	for (int i = 0; i < p.graph->stores.count; i++)
+		b.slot[p.graph->stores.at[i].val] = 1 + p.graph->stores.at[i].slot;
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b.reads[k].count; i++)
 			b.last[b.reads[k].at[i].val] = k;
@@ -293,8 +336,8 @@ static void bundle_within(Arena *arena, Plan *p, int64_t parameters, int64_t roo
 	find_late(&b, T_waiting);
 	find_first(&b);
 	for (int k = 0; k < n; k++) {
-		if (b.turn[k] == T_own)
-			put_kernel(&b, k, false);
+		if (b.turn[k] == T_own && !b.done[k])
+			put_own(&b, k);
 		else if (b.turn[k] == T_first && !b.done[k])
 			put_first(&b, k);
 		else if (b.turn[k] == T_waiting)
@@ -307,8 +350,8 @@ static void bundle_within(Arena *arena, Plan *p, int64_t parameters, int64_t roo
 		if (b.turn[k] == T_last)
 			join_group(&b, k);
 	put_group(&b);
-	p->kerns.at = b.kern;
-	p->kerns.room = n;
+	p.kerns.at = b.kern;
+	return p;
 }
 
 static int64_t scratch_bytes(Arena *arena, Plan *p)
@@ -322,7 +365,7 @@ static int64_t scratch_bytes(Arena *arena, Plan *p)
 
 // The more kernels wait, the fuller are their launches: as many as scratch has room for after the
 // gradients that need most of it.
-void bundle_pass(Arena *arena, Plan *p)
+void bundle_pass(Arena *arena, Plan *p, bool limited)
 {
 	if (p->machine->threads == 1)
 		return;
@@ -331,13 +374,17 @@ void bundle_pass(Arena *arena, Plan *p)
 		const Slot *s = &p->graph->slots.at[i];
 		parameters += s->kind == S_param ? byte_count(s->type, &s->shape) : 0;
 	}
-	int64_t alone = scratch_bytes(arena, p), most = alone + alone / MORE;
-	const Plan before = *p;
-	for (int64_t room = MAX(parameters, alone / 8);; room /= 2) {
-		*p = before;
-		p->kerns.at = take_copy(arena, p->kerns.at, sizeof(Kern) * (size_t)p->kerns.count);
-		bundle_within(arena, p, parameters, room);
-		if (room <= parameters / SHARE / SHARE || scratch_bytes(arena, p) <= most)
-			return;
-	}
+	int64_t few = MIN(parameters / SHARE, MOST);
+	const Plan alone = *p, least = bundled(arena, alone, few, few, 0);
+	*p = least;
+	if (limited)
+		return;
+	int64_t scratch = scratch_bytes(arena, p), most = scratch + scratch / MORE;
+	for (int64_t room = MAX(parameters, scratch / HELD); room > few; room /= 2)
+		for (int window = WINDOW; window >= 0; window -= WINDOW) {
+			*p = bundled(arena, alone, few, room, window);
+			if (scratch_bytes(arena, p) <= most)
+				return;
+		}
+	*p = least;
 }

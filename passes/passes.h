@@ -349,7 +349,8 @@ void schedule_pass(Arena *, Plan *); // orders kernels so that lifetimes are sho
 void tile_pass(Arena *, Plan *,
                int first); // chooses the schedules of kernels from number `first` on
 void tile_together(Arena *, Plan *, const Ints *kernels); // the same, of products in one launch
-void bundle_pass(Arena *, Plan *); // reorders kernels, launches some together: bundle.c
+// Reorders kernels, launches some together (bundle.c); `limited`: memory is, so few of them wait.
+void bundle_pass(Arena *, Plan *, bool limited);
 // Fills `order` so that scratch has at most `limit` bytes. Returns the bytes it has, more if that
 // cannot be.
 int64_t recompute_pass(Arena *, Plan *, int64_t limit);
@@ -389,7 +390,8 @@ typedef struct Unit { // an entry of a program
 	const char *name;
 	const Machine *machine;
 	const Graph *graph;
-	Plan *plan; // from pass `fuse` on
+	Plan *plan;   // from pass `fuse` on
+	bool limited; // scratch is: see bundle_pass
 } Unit;
 void run_pass(Arena *, Pass, Unit *); // one of `loops` to `memory`
 Plan *plan_graph(Arena *, const Graph *, const char *name, const Machine *); // all of these

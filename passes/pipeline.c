@@ -73,7 +73,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		tile_pass(arena, p, 0);
 		return;
 	case PASS_bundle:
-		bundle_pass(arena, p);
+		bundle_pass(arena, p, unit->limited);
 		return;
 	case PASS_recompute: // the driver knows what else is in memory
 		return;
@@ -87,7 +87,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 
 Plan *plan_graph(Arena *arena, const Graph *g, const char *name, const Machine *machine)
 {
-	Unit unit = {name, machine, g, NULL};
+	Unit unit = {.name = name, .machine = machine, .graph = g};
 	for (Pass p = PASS_loops; p <= PASS_memory; p++)
 		run_pass(arena, p, &unit);
 	return unit.plan;

@@ -9,7 +9,7 @@ static const Target *target;
 
 static Plan *plan_after(Arena *arena, const Graph *g, void (*change)(const Plan *, Kern *))
 {
-	Unit unit = {"run", target_machine(target), g, NULL};
+	Unit unit = {.name = "run", .machine = target_machine(target), .graph = g};
 	for (Pass pass = PASS_loops; pass <= PASS_memory; pass++) {
 		for (int k = 0; pass == PASS_memory && change && k < unit.plan->kerns.count; k++)
 			change(unit.plan, &unit.plan->kerns.at[k]);
@@ -115,7 +115,7 @@ static int test_panels(Arena *arena)
 	const Array *value[2];
 	Packing packing[2];
 	for (int skip = 0; skip < 2; skip++) {
-		Unit unit = {"run", target_machine(target), g, NULL};
+		Unit unit = {.name = "run", .machine = target_machine(target), .graph = g};
 		for (Pass pass = PASS_loops; pass <= PASS_memory; pass++)
 			if (!skip || pass != PASS_panels)
 				run_pass(arena, pass, &unit);
