@@ -116,9 +116,9 @@ void backprop(Backprop *s)
 		const Val *v = val(s->g, r);
 		if (!s->needs[r] || !s->gradient[r])
 			continue;
-		const uint64_t *product = table_find(s->products, &r, sizeof r);
-		if (product) {
-			backprop_value(s, r, (const Val *)(uintptr_t)*product);
+		const uint64_t *stored = table_find(s->stored, &r, sizeof r);
+		if (stored) {
+			backprop_value(s, r, (const Val *)(uintptr_t)*stored);
 		} else if (v->op == O_loop) {
 			differentiate_loop(s, r);
 		} else if (v->op == O_result) {
@@ -146,7 +146,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machin
 	              .machine = machine,
 	              .from_needs = mark_needs(arena, from, want),
 	              .recorded = table_new(arena),
-	              .products = table_new(arena),
+	              .stored = table_new(arena),
 	              .first_fixed = -1};
 	copy_graph(g, from, NULL, put_differentiable, &s);
 	Ref loss = find_output(g, "loss");

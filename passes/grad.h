@@ -12,7 +12,7 @@ typedef struct Contribution { // a term of the gradient of a fixed value of a bo
 
 typedef struct Recorded { // a loop that can be differentiated
 	int stacked;   // its own stacked results. The carried values at the start of each iteration
-	               // follow, then the results of its products
+	               // follow, then the other values that an iteration stores
 	Ref *gradient; // by result; 0: none
 } Recorded;
 
@@ -26,7 +26,7 @@ typedef struct Backprop {
 	Ref *gradient;          // by Ref: the sum so far
 	Ref last;               // the last value that both describe
 	Table *recorded;        // Ref of a loop -> Recorded *
-	Table *products;        // Ref of a slot -> Val *: the product whose result it holds
+	Table *stored;          // Ref of a slot -> Val *: the value that it holds
 	int first_fixed;        // from this slot on, slots are fixed values of a body; -1: no body
 	VEC(Contribution) terms;
 } Backprop;

@@ -1,8 +1,29 @@
 // loop_grad.c: differentiates loops, last iteration first.
-// An iteration of the forward loop stores only carried values and the results of products; the rest
-// is recomputed. A fixed value in a product (a weight) gets its gradient after the loop, by one
-// product over all iterations.
+// An iteration of the forward loop stores only carried values and the results of products, or the
+// sums that they are only terms of; the rest is recomputed. A fixed value in a product (a weight)
+// gets its gradient after the loop, by one product over all iterations.
 #include "grad.h"
+
+// Returns by Ref which values of the body an iteration stores besides carried ones. A sum needs
+// none of its terms for their gradients.
+static bool *mark_stored(Arena *arena, const Graph *body)
+{
+	const int *uses = graph_uses(arena, body);
+	bool *stored = NEWS(arena, bool, body->nval);
+	for (Ref r = 1; r < (Ref)body->nval; r++) {
+		const Val *v = val(body, r);
+		stored[r] = v->op == O_dot;
+		for (int k = 0; k < v->nin && (v->op == O_add || v->op == O_sub); k++) {
+			Ref x = v->in[k];
+			if (!stored[x] || uses[x] > 1 ||
+			    !same_shape(&val(body, x)->shape, &v->shape))
+				continue;
+			stored[x] = false;
+			stored[r] = true;
+		}
+	}
+	return stored;
+}
 
 Ref put_recorded(Backprop *s, const LoopInfo *own, const Ref *in)
 {
@@ -16,11 +37,12 @@ Ref put_recorded(Backprop *s, const LoopInfo *own, const Ref *in)
 	LoopInfo c = *own;
 	Graph *body = graph_live(s->arena, own->body);
 	int nval = body->nval;
+	const bool *stored = mark_stored(s->arena, body);
 	for (int k = 0; k < c.carried; k++)
 		add_out(body, "carried", put_slot(body, k));
 	for (Ref r = 1; r < (Ref)nval; r++)
-		if (val(body, r)->op == O_dot)
-			add_out(body, "product", r);
+		if (stored[r])
+			add_out(body, "stored", r);
 	c.body = body;
 	c.stacked = body->outs.count - c.until - c.carried;
 	Ref loop = put_loop(s->g, &c, in);
@@ -53,13 +75,15 @@ typedef struct LoopGrad {
 	bool *needed;        // by slot of its body: it needs a gradient
 	LoopInfo backward;   // the backward loop. The slots of its body are, in this order: the
 	                     // gradients so far of carried and of fixed values that need one; the
-	                     // forward values of carried and scanned values and of products; the
-	                     // gradients of its own stacked results, if any; fixed values
+	                     // forward values of carried and scanned values, and those that are
+	                     // stored; the gradients of its own stacked results, if any; fixed
+	                     // values
 	int *sum;            // by slot of the body: the slot of its gradient so far; -1: none
 	VEC(Ref) operand;    // of the backward loop
 	Backprop back;       // of its body
 	bool *want;          // by slot of its body: it holds a value that needs a gradient
-	int next;            // slot of the next product; after the last, of the first own gradient
+	const bool *stored;  // by Ref of its body
+	int next;            // slot of the next of them; after the last, of the first own gradient
 	VEC(Ref) stack;      // values of its body that it stacks
 	Table *stacked_at;   // value of its body -> its index in `stack` + 1
 } LoopGrad;
@@ -118,16 +142,16 @@ static void add_slots(LoopGrad *u)
 static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	LoopGrad *u = context;
-	bool product = v->op == O_dot;
-	if (v->op != O_slot && !product)
+	bool stored = u->stored[ref_of(u->c.body, v)];
+	if (v->op != O_slot && !stored)
 		return put_differentiable(&u->back, to, v, in);
-	int slot = product ? u->next++ : forward_slot(u, (int)v->attr->i[0]);
+	int slot = stored ? u->next++ : forward_slot(u, (int)v->attr->i[0]);
 	Ref held = put_slot(to, slot);
 	u->want[slot] = u->back.from_needs[ref_of(u->c.body, v)];
-	if (product) {
+	if (stored) {
 		Val *with = take_copy(u->arena, v, sizeof *v);
 		with->in = in;
-		*table_cell(u->back.products, &held, sizeof held) = (uintptr_t)with;
+		*table_cell(u->back.stored, &held, sizeof held) = (uintptr_t)with;
 	}
 	return held;
 }
@@ -138,6 +162,10 @@ static void differentiate(LoopGrad *u)
 	Graph *body = u->back.g;
 	Ref *now = NEWS(u->arena, Ref, c->body->nval);
 	u->want = NEWS(u->arena, bool, body->slots.count);
+	bool *stored = NEWS(u->arena, bool, c->body->nval);
+	for (int k = 2 * c->carried + u->stacked; k < loop_results(c); k++)
+		stored[result_ref(c, k)] = true;
+	u->stored = stored;
 	u->next = u->backward.carried + u->first_fixed;
 	u->back.from_needs = mark_needs(u->arena, c->body, u->needed);
 	copy_values(body, c->body, now, put_value, u);
@@ -309,7 +337,7 @@ void differentiate_loop(Backprop *s, Ref loop)
 	                    .g = body,
 	                    .from = u.c.body,
 	                    .recorded = table_new(s->arena),
-	                    .products = table_new(s->arena)};
+	                    .stored = table_new(s->arena)};
 	u.backward = (LoopInfo){.trips = u.c.trips, .reverse = !u.c.reverse};
 	g->from = v->from;
 	PUSH(u.arena, u.operand, u.c.until ? loop : u.in[0]);
