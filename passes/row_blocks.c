@@ -10,8 +10,9 @@
 enum {
 	LARGE = 1 << 22, // elements from which logits are computed in blocks
 	WIDE = 4,        // columns for each step of the sums
-	ROWS = 256,      // of a block
-	BLOCKS = 16,     // at most
+	ROWS = 256,  // of a block, and twice as many if they are not large: each block packs the
+	             // weights of the vocabulary again
+	BLOCKS = 16, // at most
 };
 
 typedef enum Part { // of a value that depends on the logits: what a block of rows is of it
@@ -359,7 +360,9 @@ static void put_blocks(RowBlocks *b)
 {
 	const Graph *g = b->from;
 	Results results = find_results(b);
-	int64_t blocks = MIN(BLOCKS, ceil_div(b->rows, ROWS)), size = ceil_div(b->rows, blocks);
+	int64_t rows = MAX(ROWS, MIN(2 * ROWS, 2 * LARGE * b->rows / b->elements));
+	int64_t blocks = MIN(BLOCKS, MAX(2, ceil_div(b->rows, rows))),
+	        size = ceil_div(b->rows, blocks);
 	for (b->first = 0; b->first < b->rows; b->first += size) {
 		b->count = MIN(size, b->rows - b->first);
 		b->block = NEWS(b->scratch, Ref, g->nval);
