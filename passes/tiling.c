@@ -406,6 +406,12 @@ void tile_product(Scheduler *t)
 	            s->a != W_winograd;
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
 	bool copied = d.copied[1] || crossed || s->a == W_winograd;
+	bool far = d.p.panels > 1 && d.p.k * d.p.n * d.p.bytes > d.cache / 2;
+	bool streams = lies && far && b.down == d.p.width && !d.p.matrix && s->a != W_patch;
+	if (streams && s->strips > 1 && !tuning->still) { // meanwhile the next panel comes to L2
+		s->order = N_panels;
+		s->group = s->strips;
+	}
 	s->b = lies ? W_place : copied ? W_copy : W_transpose;
 	s->b_ahead = tuning->still || d.p.matrix ? 0 : lies ? AHEAD : t->machine->ahead;
 	update(&d);
@@ -414,7 +420,7 @@ void tile_product(Scheduler *t)
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	s->b_shared = is_shared(&d, 1, (Packing)s->b, d.p.down);
 	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
-	if (next && !d.p.matrix && s->panels > 1 && !tuning->still)
+	if (next && !d.p.matrix && s->panels > 1 && s->order == N_strips && !tuning->still)
 		s->a_ahead =
 		    ceil_div(s->a_shared && s->a == W_copy ? d.p.a_step : s->height, s->panels);
 	update(&d);

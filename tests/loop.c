@@ -68,6 +68,24 @@ static bool all_certain(const Graph *g)
 	return certain;
 }
 
+// True if a body has an output that is a product, and a term of one sum alone: its gradient needs
+// the sum at most.
+static bool stores_terms(const Graph *body)
+{
+	const int *uses = graph_uses(body->arena, body);
+	bool found = false;
+	for (Ref r = 1; r < (Ref)body->nval; r++)
+		for (int k = 0; k < val(body, r)->nin && uses[r]; k++) {
+			Ref x = val(body, r)->in[k];
+			bool out = false;
+			for (int i = 0; i < body->outs.count; i++)
+				out |= body->outs.at[i].val == x;
+			found |= (val(body, r)->op == O_add || val(body, r)->op == O_sub) && out &&
+			         val(body, x)->op == O_dot && uses[x] == 2;
+		}
+	return found;
+}
+
 static void check_file(const char *path)
 {
 	Arena *arena = arena_new();
@@ -80,6 +98,10 @@ static void check_file(const char *path)
 	hold(trial_differences(t), path, "gradients differ from differences");
 	hold(trial_compiled(t), path, "gradients differ when compiled");
 	check_text(arena, path, t->with);
+	for (Ref r = 1; r < (Ref)t->with->nval; r++)
+		if (val(t->with, r)->op == O_loop)
+			hold(!stores_terms(loop_of(val(t->with, r)).body), path,
+			     "stores a product that is the term of a sum");
 	verify_plan(plan_graph(arena, t->with, "grad", &machines[0]));
 	if (all_certain(g)) {
 		const Graph *flat = loops_pass(arena, g, INT32_MAX);

@@ -88,17 +88,18 @@ static double error_of(const Array *found, const Array *exact)
 
 // ---- panels ---------------------------------------------------------------------------
 
-// Returns how the product of the first loop's body reads its second operand.
-static Packing packing_in_loop(const Plan *p)
+// Returns the schedule of the product in the first loop's body.
+static const Sched *schedule_in_loop(const Plan *p)
 {
 	for (const Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
 		for (int i = 0; k->kind == L_loop && i < k->body->kerns.count; i++)
 			if (k->body->kerns.at[i].kind == L_dot)
-				return (Packing)k->body->kerns.at[i].sched->b;
-	return PACKINGS;
+				return k->body->kerns.at[i].sched;
+	bug("no product in a loop");
 }
 
-// What every iteration multiplies by is packed before the loop, for the same bits.
+// What every iteration multiplies by is packed before the loop, and comes to L2 panel by panel, for
+// the same bits.
 static int test_panels(Arena *arena)
 {
 	const Graph *g = parse_graph(arena, "cell",
@@ -113,23 +114,23 @@ static int test_panels(Arena *arena)
 	                             book_builtin());
 	const Array *slot = random_slots(arena, g, 1, 2);
 	const Array *value[2];
-	Packing packing[2];
+	const Sched *schedule[2];
 	for (int skip = 0; skip < 2; skip++) {
 		Unit unit = {.name = "run", .machine = target_machine(target), .graph = g};
 		for (Pass pass = PASS_loops; pass <= PASS_memory; pass++)
 			if (!skip || pass != PASS_panels)
 				run_pass(arena, pass, &unit);
-		packing[skip] = packing_in_loop(unit.plan);
+		schedule[skip] = schedule_in_loop(unit.plan);
 		Compiled *c = compile_plan(arena, g, unit.plan, target, g->name);
 		value[skip] = &outs_compiled(arena, c, slot)[g->outs.at[0].val];
 		free_compiled(c);
 	}
 	size_t bytes = sizeof *value[0]->f * (size_t)count_of(&value[0]->shape);
-	if (packing[0] == W_place && packing[1] == W_copy &&
-	    !memcmp(value[0]->f, value[1]->f, bytes))
+	if (schedule[0]->b == W_place && schedule[0]->order == N_panels &&
+	    schedule[1]->b == W_copy && !memcmp(value[0]->f, value[1]->f, bytes))
 		return 0;
-	printf("FAILED %s: packing %d, without panels %d, or other bits\n", g->name, packing[0],
-	       packing[1]);
+	printf("FAILED %s: packing %d, without panels %d, or other bits\n", g->name,
+	       (int)schedule[0]->b, (int)schedule[1]->b);
 	return 1;
 }
 

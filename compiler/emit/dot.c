@@ -109,12 +109,22 @@ static void add_stream(Dot *d, Value memory, int64_t row, Prefetch how)
 	t->stream[t->streams++] = (struct Stream){row, t->rows, bytes, bytes, how};
 }
 
+// True if b lies in panels, whose next one comes to L2 while all strips meet one.
+static bool has_next_panel(const Dot *d)
+{
+	const Sched *s = d->s;
+	return s->b == W_place && s->order == N_panels && s->b_ahead && !d->p.matrix &&
+	       d->far[1] == d->p.width * d->p.bytes;
+}
+
 // Finds the memory that the maps after the product touch row by row: outputs, and values read at
-// the same index.
+// the same index. A next panel needs all that caches can fetch meanwhile.
 static void choose_streams(Dot *d)
 {
 	enum { MOST = 4 };
 	Gen *g = d->g;
+	if (has_next_panel(d))
+		return;
 	for (int o = 0; o < g->kern->nout && d->streams < MOST - 1; o++)
 		if (!is_reduced_out(g->graph, g->kern, o))
 			add_stream(d, out_address(g, o),
@@ -136,10 +146,12 @@ static void choose_streams(Dot *d)
 	}
 }
 
-// Returns how many bytes of the next strip, whose steps are adjacent, a call prefetches.
-static int64_t share_of_strip(const Dot *d)
+// Returns how many bytes of the next strip, or of the next panel in place, a call prefetches: their
+// steps are adjacent.
+static int64_t share_of_next(const Dot *d, int o)
 {
-	return full_lines(ceil_div(d->p.strip_size * d->p.bytes, d->s->panels));
+	int64_t size = o ? d->s->depth * d->p.width : d->p.strip_size;
+	return full_lines(ceil_div(size * d->p.bytes, o ? d->s->strips : d->s->panels));
 }
 
 static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
@@ -149,24 +161,31 @@ static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
 	    (struct Stream){row, (int)rows, (int)bytes, (int)bytes, F_later};
 }
 
+static void add_next_share(Dot *d, int o)
+{
+	int64_t share = share_of_next(d, o);
+	int64_t each = full_lines(ceil_div(share * d->tile.unroll, d->s->depth));
+	add_next(d, o, each, ceil_div(share, each), each);
+}
+
 // What a worker copies from far rows of memory would wait for each of them. So the tile prefetches
 // what the next block of k packs of b, and the next group of strips of a, or what others packed of
-// the next strip: each call a share.
+// the next strip, and the next panel of b in place: each call a share.
 static void choose_next(Dot *d)
 {
 	const Sched *s = d->s;
-	const Tile *t = &d->tile;
 	int64_t width = d->p.width * d->p.bytes;
 	if (!s->b_ahead || d->p.matrix)
 		return;
 	if (s->a == W_copy && s->a_shared && s->a_ahead) {
-		int64_t each = full_lines(ceil_div(share_of_strip(d) * t->unroll, s->depth));
-		add_next(d, 0, each, ceil_div(share_of_strip(d), each), each);
+		add_next_share(d, 0);
 	} else if (s->a == W_copy && d->a_rows && s->strips > s->group) {
 		add_next(d, 0, d->far[0], ceil_div(s->depth, s->panels), d->p.bytes);
 	}
 	if (s->b == W_copy && !s->b_shared && d->b_rows && d->p.part_blocks > 1)
 		add_next(d, 1, d->far[1], ceil_div(s->depth, s->strips), width);
+	else if (has_next_panel(d))
+		add_next_share(d, 1);
 }
 
 typedef struct Strip {                // of a
@@ -229,7 +248,8 @@ static Panel panel_at(Dot *d, Value panel)
 
 // Returns the address of what is prefetched meanwhile of operand o: the panel's columns in the next
 // block of k, or the strip's rows in the next group. After the last, of the last: no page may be
-// missing there.
+// missing there. After the last panel in place, of the first: the next worker, or the next
+// iteration of a loop, may need it.
 static Value next_of(Dot *d, int o, const Strip *s, const Panel *p)
 {
 	Gen *g = d->g;
@@ -237,11 +257,17 @@ static Value next_of(Dot *d, int o, const Strip *s, const Panel *p)
 	int64_t rows = ceil_div(sched->depth, o ? sched->strips : sched->panels);
 	if (o) {
 		Value own = LLVMBuildSub(g->b, s->number, d->first_strip, "");
+		if (sched->b == W_place) {
+			Value column = sum_of(g, p->at_column, number(g, d->p.width));
+			column = LLVMBuildURem(g->b, column, number(g, d->p.n), "");
+			Value share = times(g, own, share_of_next(d, 1) / d->p.bytes);
+			return element(d, in_place(d, 1, d->from, column), share);
+		}
 		Value step = sum_of(g, sum_of(g, d->from, d->steps), times(g, own, rows));
 		return in_place(d, 1, least(g, step, number(g, d->p.k - rows)), p->at_column);
 	}
 	if (sched->a_shared) {
-		Value share = times(g, p->number, share_of_strip(d) / d->p.bytes);
+		Value share = times(g, p->number, share_of_next(d, 0) / d->p.bytes);
 		return element(d, s->a, sum_of(g, share, number(g, d->p.strip_size)));
 	}
 	Value step = sum_of(g, d->from, times(g, p->number, rows));
