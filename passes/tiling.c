@@ -3,6 +3,7 @@
 // register tile, all else follows from the sizes of caches. Operands that several groups of workers
 // would pack are packed once, before.
 #include "tiling.h"
+#include <math.h>
 
 enum { AHEAD = 8 }; // steps of k that b in place is prefetched ahead
 
@@ -159,9 +160,81 @@ static bool can_share(const Tiling *d, int o)
 
 // ---- Winograd's method ------------------------------------------------------------------
 
+// The sums of all points of a block of channels and columns stay in L2, and so do a few squares, as
+// they are and transformed.
+typedef struct SumBlock {
+	int64_t channels;
+	int64_t panels, strips, height, depth, parts; // as in a schedule
+} SumBlock;
+
+// Returns the block of `most` channels, or of all; its depth is not positive if it does not fit.
+static SumBlock sum_block(const Tiling *d, const Squares *q, int64_t most, int64_t panels)
+{
+	SumBlock b = {.channels = MIN(most, q->channels), .panels = panels, .parts = 1};
+	int64_t width = panels * d->p.width;
+	int64_t unroll = d->t->sched->unroll, held = d->t->machine->l2 / (POINTS * d->p.bytes);
+	b.strips = ceil_div(b.channels, d->high);
+	b.height = ceil_div(b.channels, b.strips);
+	int64_t left = held - b.strips * b.height * width;
+	int64_t square = (b.channels + width) * (POINTS + SQUARE_ROWS) / POINTS;
+	b.depth = MIN(q->all, left / square / unroll * unroll);
+	return b;
+}
+
+// Returns the cost of all blocks, in multiply-adds: of the products, of transforming squares for
+// each block and sums for each part. `wanted` processors share it as far as there are workers.
+static double sum_cost(const Tiling *d, const Squares *q, const SumBlock *b, double wanted)
+{
+	enum { ELEMENT = 1000, GRADIENT = 900, KERNEL = 1000 }; // of all points of each
+	enum { UPDATE = 4 };                                    // adding to a sum, in steps
+	int64_t width = b->panels * d->p.width;
+	double sums = (double)(b->strips * b->height * width), all = (double)q->all;
+	double blocks = (double)(ceil_div(q->channels, b->channels) * ceil_div(d->p.n, width));
+	double square = POINTS * sums * (1 + UPDATE / (double)b->depth) +
+	                ELEMENT * (double)b->channels + GRADIENT * (double)width;
+	double workers = blocks * (double)(b->parts * d->p.batch);
+	return blocks * (all * square + KERNEL * sums * (double)b->parts) *
+	       fmax(1, wanted / workers);
+}
+
+// Chooses how large a block is, how many squares the tile adds up, and into how many parts the sum
+// is divided. Returns the cost, for as many processors as the product is worth.
+static double choose_sums(Tiling *d, const Squares *q, double product)
+{
+	enum { WORTH = 1 << 23, FEWEST = 8 }; // multiply-adds of a worker; squares at once
+	const Machine *machine = d->t->machine;
+	Sched *s = d->t->sched;
+	bool divided = d->p.batch == 1 && !s->reduce.count;
+	double wanted = (double)d->p.batch * product / WORTH, least_cost = INFINITY;
+	wanted = fmax(1, fmin(wanted, machine->workers));
+	for (int64_t most = d->p.lanes; most < q->channels + d->p.lanes; most += d->p.lanes)
+		for (int64_t panels = 1; panels <= ceil_div(d->p.n, d->p.width); panels++) {
+			SumBlock b = sum_block(d, q, most, panels);
+			if (b.depth < MIN(FEWEST, q->all))
+				continue;
+			int64_t groups = ceil_div(q->all, b.depth);
+			int64_t parts = divided ? MIN(groups, machine->workers) : 1;
+			for (; b.parts <= parts; b.parts++) {
+				double cost = sum_cost(d, q, &b, wanted);
+				if (cost >= least_cost)
+					continue;
+				least_cost = cost;
+				s->panels = b.panels;
+				s->strips = b.strips;
+				s->height = b.height;
+				s->depth = b.depth;
+				s->parts =
+				    b.parts == 1 ? 0 : ceil_div(groups, ceil_div(groups, b.parts));
+			}
+		}
+	s->b = W_copy;
+	s->batches = s->group = 1;
+	return least_cost;
+}
+
 // True if it takes less time than the product: by multiply-adds, and what elements of transformed
 // squares, sums and kernels cost in them. A small machine lacks the memory.
-static bool is_winograd(const Tiling *d, Squares *s)
+static bool is_winograd(Tiling *d, Squares *s)
 {
 	enum { SQUARE = 600, KERNEL = 3000, LEAST = 16 }; // costs of all points; channels
 	const DotSizes *p = &d->p;
@@ -172,7 +245,14 @@ static bool is_winograd(const Tiling *d, Squares *s)
 		return false;
 	double each = (double)(s->channels * p->n), direct = (double)(p->m * p->k * p->n);
 	double square = POINTS * each + SQUARE * (double)(s->channels + p->n);
-	return direct > (double)s->all * square + KERNEL * each;
+	double cost = (double)s->all * square + KERNEL * each;
+	if (!s->summed)
+		return direct > cost;
+	Sched was = *d->t->sched;
+	if (direct > choose_sums(d, s, direct))
+		return true;
+	*d->t->sched = was;
+	return false;
 }
 
 // Squares are transformed in groups: of a strip if kernels and squares stay in L2, else of so many
@@ -391,7 +471,9 @@ void tile_product(Scheduler *t)
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
-	if (s->a == W_winograd)
+	if (s->a == W_winograd && d.p.squares.summed)
+		update(&d);
+	else if (s->a == W_winograd)
 		choose_squares(&d);
 	else if (s->a == W_patch)
 		choose_patch(&d);
@@ -418,7 +500,7 @@ void tile_product(Scheduler *t)
 
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
-	s->b_shared = is_shared(&d, 1, (Packing)s->b, d.p.down);
+	s->b_shared = !d.p.squares.summed && is_shared(&d, 1, (Packing)s->b, d.p.down);
 	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
 	if (next && !d.p.matrix && s->panels > 1 && s->order == N_strips && !tuning->still)
 		s->a_ahead =

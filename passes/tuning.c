@@ -34,7 +34,8 @@ const char *tuning_key(Arena *arena, const Graph *g, const Kern *k)
 static bool same_sums(const Sched *s, const Sched *usual, bool back)
 {
 	bool rows = s->strips * s->height == usual->strips * usual->height;
-	return s->depth == usual->depth && s->parts == usual->parts &&
+	bool squares = (s->a == W_winograd) == (usual->a == W_winograd);
+	return s->depth == usual->depth && s->parts == usual->parts && squares &&
 	       (rows || !(usual->reduce.count || back));
 }
 

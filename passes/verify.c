@@ -150,9 +150,12 @@ static void check_tile(const Contents *c)
 	DotSizes z = dot_sizes(c->arena, p->graph, &inside, kern, m);
 	if (s->a == W_patch && !z.patch.elements)
 		fail(p->name, "kernel %d: its rows are no windows", k);
+	bool summed = z.squares.summed;
 	if (s->a == W_winograd &&
-	    (!z.squares.all || z.bytes != 4 || s->depth != z.squares.channels || s->b != W_copy ||
-	     s->a_shared || s->parts > 1))
+	    (!z.squares.all || z.bytes != 4 || s->b != W_copy || s->a_shared ||
+	     (summed ? s->b_shared || s->height > z.squares.block ||
+	                   z.squares.block > s->height * s->strips
+	             : s->depth != z.squares.channels || s->parts > 1)))
 		fail(p->name, "kernel %d: no convolution for Winograd's method", k);
 	if (s->accumulation == A_f64 && z.bytes < 8)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);

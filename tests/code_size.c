@@ -18,6 +18,12 @@ static const struct Case {
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,14,14,3,3,256]\n"
      "out y = dot(reshape(%2; [784,2304]), w)\n",
      19000},
+    {"the gradient of a kernel, by Winograd's method",
+     "graph blocks\nslot x : input f32[4,16,16,256]\nslot g : input f32[1024,64]\n"
+     "%1 = window(x; [1,16,3,1,1,1,1, 2,16,3,1,1,1,1], 0) : f32[4,16,16,256,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,16,16,3,3,256]\n"
+     "out y = dot(permute(reshape(%2; [1024,2304]); [1,0]), g)\n",
+     21000},
     {"keys are packed by a loop",
      "graph attention\nslot q : input f32[8,128,64]\nslot k : input f32[8,128,64]\n"
      "slot v : input f32[8,128,64]\nout y = attend(q, k, v; 0.125, 0, 0)\n",

@@ -174,6 +174,23 @@ static const struct Case {
      "graph squares\nslot x : input f32[2,2,44,45,16]\nslot w : input f32[1,2,144,33]\n"
      "%1 = window(x; [2,44,3,1,1,1,1, 3,45,3,1,1,1,1], 0) : f32[2,2,44,45,16,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,2,3,5,6,4]); [2,2,1980,144]), w)\n"},
+    {"the gradient of a kernel by squares, in parts", WINOGRAD(60),
+     "graph squares\nslot x : input f32[3,27,26,40]\nslot g : input f32[2106,31]\n"
+     "slot c : input f32[1,31]\n"
+     "%1 = window(max(x, 0); [1,27,3,1,1,1,1, 2,26,3,1,1,1,1], 0.5) : f32[3,27,26,40,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [2106,360]) : f32[2106,360]\n"
+     "out y = dot(permute(%2; [1,0]), g * c) * c\n"},
+    {"the gradient of a kernel by squares, and sums of it", WINOGRAD(48),
+     "graph squares\nslot x : input f32[1,20,28,88]\nslot g : input f32[660,96]\n"
+     "%1 = window(x; [1,22,3,1,-1,0,1, 2,30,3,1,-1,0,1], 0) : f32[1,22,30,88,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [660,792]) : f32[660,792]\n"
+     "%3 = dot(permute(%2; [1,0]), g) : f32[792,96]\n"
+     "out y = max(%3, 0)\nout s = sum(%3 * 0.0005; [0])\n"},
+    {"the gradient of kernels by squares, in groups", WINOGRAD(36),
+     "graph squares\nslot x : input f32[1,4,24,24,32]\nslot g : input f32[1,4,576,32]\n"
+     "%1 = window(x; [2,24,3,1,1,1,1, 3,24,3,1,1,1,1], 0) : f32[1,4,24,24,32,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,3,5,6,4]); [1,4,576,288]) : f32[1,4,576,288]\n"
+     "out y = dot(permute(%2; [0,1,3,2]), g)\n"},
     {"the gradient of a kernel, in parts", 5000,
      "graph parts\nslot x : input f32[8,28,30,20]\nslot g : input f32[6720,40]\n"
      "slot c : input f32[1,40]\n"

@@ -156,6 +156,15 @@ static bool is_parameter(const Graph *g, Ref r)
 	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_param;
 }
 
+// True if what an operand is computed from is for the same parameter alone as the product.
+static bool is_own(const Roles *roles, const Plan *plan, const Val *product, int operand)
+{
+	Ref r = product->in[operand];
+	while (plan->place[r].block == B_none && val(plan->graph, r)->nin)
+		r = val(plan->graph, r)->in[0];
+	return roles->updates[r] == roles->updates[ref_of(plan->graph, product)];
+}
+
 const char *kern_role(const Roles *roles, const Plan *plan, const Kern *k)
 {
 	const Graph *g = plan->graph;
@@ -171,9 +180,10 @@ const char *kern_role(const Roles *roles, const Plan *plan, const Kern *k)
 	if (forward)
 		return "forward";
 	const Val *root = k->kind == L_dot ? val(g, k->root) : NULL;
+	if (root) // not of what is stored of it, such as its running mean
+		one = roles->updates[k->root] > 0;
 	// Of a product for one parameter alone, so are its operands: Muon's.
-	if (root && one && roles->updates[root->in[0]] == roles->updates[k->root] &&
-	    roles->updates[root->in[1]] == roles->updates[k->root])
+	if (root && one && is_own(roles, plan, root, 0) && is_own(roles, plan, root, 1))
 		return "update";
 	if (root && (is_parameter(g, root->in[0]) || is_parameter(g, root->in[1])))
 		return "data";

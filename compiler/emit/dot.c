@@ -88,10 +88,10 @@ void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
 	int last = shape->rank - 1;
 	Bound bound = {.r = g->kern->root, .stride = {0}};
 	bound.stride[last] = 1;
-	for (int64_t a = last - 1, stride = d->tile.c_row; a >= 0; stride *= shape->dim[a--])
+	for (int64_t a = last - 1, stride = d->p.sum_row; a >= 0; stride *= shape->dim[a--])
 		bound.stride[a] = stride;
 	Value before = times(g, index_i64(g, &d->in_batch), d->p.m);
-	Value skip = times(g, sum_of(g, before, first), d->tile.c_row);
+	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind(g, &bound);
 	Loop rows = loop_begin(g, from, to, 1);
@@ -152,6 +152,17 @@ static int64_t share_of_next(const Dot *d, int o)
 {
 	int64_t size = o ? d->s->depth * d->p.width : d->p.strip_size;
 	return full_lines(ceil_div(size * d->p.bytes, o ? d->s->strips : d->s->panels));
+}
+
+// The tile prefetches the sums of squares that it will add to, a share with each iteration.
+static void choose_next_sums(Dot *d)
+{
+	Tile *t = &d->tile;
+	int64_t bytes = t->rows * d->p.width * d->p.bytes;
+	int64_t each = full_lines(ceil_div(bytes * t->unroll, d->s->depth));
+	int share = (int)each;
+	t->stream[t->streams++] =
+	    (struct Stream){each, (int)ceil_div(bytes, each), share, share, F_write};
 }
 
 static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
@@ -224,10 +235,10 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
 	}
 	if (d->s->parts > 1) {
-		s.sums = element(d, s.sums, times(g, strip, d->tile.rows * d->tile.c_row));
+		s.sums = element(d, s.sums, times(g, strip, d->tile.rows * d->p.sum_row));
 	} else if (d->p.blocks > 1 || d->s->order == N_panels) {
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
-		s.sums = element(d, s.sums, times(g, own, d->tile.rows * d->tile.c_row));
+		s.sums = element(d, s.sums, times(g, own, d->tile.rows * d->p.sum_row));
 	}
 	return s;
 }
@@ -343,6 +354,10 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 static void one_block(Dot *d, Value again, Value done)
 {
 	Gen *g = d->g;
+	if (d->p.squares.summed) {
+		sum_squares(d, again, done);
+		return;
+	}
 	if (d->s->a_shared)
 		d->strip = shared_block(d, 0);
 	if (d->s->b_shared) {
@@ -411,7 +426,10 @@ static void product(Dot *d)
 		d->panel = local_memory(g, d->p.panel);
 	if (d->p.products)
 		d->products = local_memory(g, d->p.products);
-	choose_next(d);
+	if (d->p.squares.summed)
+		choose_next_sums(d);
+	else
+		choose_next(d);
 	d->sum_tile = tile_function(g, &d->tile);
 	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
@@ -429,7 +447,7 @@ static void product(Dot *d)
 		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
 		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
 		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
-		one_block(d, again, d->s->parts > 1 ? NULL : done);
+		one_block(d, again, d->s->parts > 1 && !d->p.squares.summed ? NULL : done);
 		loop_end(g, &blocks);
 	}
 	loop_end(g, &batches);
@@ -469,12 +487,13 @@ static void finish_parts(Dot *d)
 	d->in_batch = uniform_index(g, number(g, 0), 1, 1);
 	d->sums = local_memory(g, d->p.sums);
 	own_rows(d, g->worker, &from, &to);
-	Value parts = work_memory(g, d->p.part_offset), first = first_row(d, g->worker);
+	Value parts = work_memory(g, d->p.part_offset);
+	Value first = d->p.squares.summed ? from : first_row(d, g->worker);
 	Value strip = times(g, g->worker, d->tile.rows);
 	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
 	PartsRow row = {.d = d};
-	row.from = element(d, parts, times(g, sum_of(g, strip, rows.i), d->tile.c_row));
-	row.to = element(d, d->sums, times(g, rows.i, d->tile.c_row));
+	row.from = element(d, parts, times(g, sum_of(g, strip, rows.i), d->p.sum_row));
+	row.to = element(d, d->sums, times(g, rows.i, d->p.sum_row));
 	each_column(d, add_parts, &row);
 	loop_end(g, &rows);
 	finish_rows(d, first, from, to, d->sums);
@@ -534,7 +553,7 @@ void emit_dot(Gen *g)
 	                .loops = 1,
 	                .loop = {{.a_step = d.p.a_step}},
 	                .b_step = s->b == W_place ? b.down : d.p.width,
-	                .c_row = d.p.sum_row,
+	                .c_row = d.p.squares.summed ? d.p.width : d.p.sum_row,
 	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,
 	                .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,

@@ -69,6 +69,9 @@ void transform_panels(Dot *, Value from, Value to);
 void transform_strips(Dot *, Value first, Value end);
 // Multiplies these strips, which are transformed, by all panels, and computes their outputs.
 void finish_squares(Dot *, Value first, Value end);
+// Adds the products of a block of squares to the worker's sums. again: not the first; done: the
+// last, so outputs (or a part of their sums) are computed.
+void sum_squares(Dot *, Value again, Value done);
 
 static inline Value element(Dot *d, Value memory, Value i)
 {

@@ -98,6 +98,21 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
 }
 
+// The steps of each product are squares; its rows are channels, those of a worker in strips that
+// may overlap.
+static void summed_sizes(DotSizes *p, const Sched *s)
+{
+	int64_t height = s->strips * s->height, channels = p->squares.channels;
+	p->squares.block = height >= channels ? channels : MAX(1, height / p->lanes * p->lanes);
+	p->steps = p->chunk = p->squares.all;
+	p->blocks = p->chunk_blocks = ceil_div(p->steps, s->depth);
+	p->a_row = 1;
+	p->a_step = ceil_div(p->squares.block, p->lanes) * p->lanes;
+	p->strip_point = s->depth * p->a_step + 16; // no multiple of 4096 bytes
+	p->sum_point = s->strips * s->panels * s->height * p->width + 16;
+	p->panel_size *= POINTS;
+}
+
 // The steps of each product are the channels; its rows are squares.
 static void square_sizes(DotSizes *p, const Sched *s)
 {
@@ -163,7 +178,10 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.a_step = by_steps ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
 	p.strip_size = by_steps ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
 	p.panel_size = (s->depth + 1) * p.width;
-	if (squares)
+	bool summed = squares && p.squares.summed;
+	if (summed)
+		summed_sizes(&p, s);
+	else if (squares)
 		square_sizes(&p, s);
 	else if (windows)
 		patch_sizes(&p, s, rank, machine->lanes);
@@ -191,12 +209,13 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	}
 	if (!s->panels)
 		return p;
-	p.down = ceil_div(p.strips, s->strips);
+	p.down =
+	    summed ? ceil_div(p.squares.channels, p.squares.block) : ceil_div(p.strips, s->strips);
 	p.across = ceil_div(p.panels, s->panels);
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
-	int64_t rows = squares ? EDGE * EDGE : waiting * s->height;
-	p.sum_row = (squares ? 1 : s->parts > 1 ? p.panels : s->panels) * p.width;
+	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * s->height;
+	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : s->panels) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up
 		rows = s->height;
 	p.sums = full_lines(rows * p.sum_row * p.bytes);

@@ -96,7 +96,8 @@ bool windows_overlap(const Val *window);
 const Val *windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
 // False if the rows of the left operand are no windows, or too irregular.
 bool find_patch(Arena *, const Graph *, const Inside *, const Val *dot, const DotSizes *, Patch *);
-// False if the windows of a patch are not 3 x 3, one at every position, with contiguous channels.
+// False if the windows of a patch, which are rows or columns of the left operand, are not 3 x 3,
+// one at every position, with contiguous channels.
 bool find_squares(const Graph *, const Patch *, Squares *);
 
 // ---- turn.c -----------------------------------------------------------------------------

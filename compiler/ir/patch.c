@@ -138,30 +138,43 @@ static int axis_of(const Digit *d, int rank)
 	return axis;
 }
 
-bool find_squares(const Graph *g, const Patch *patch, Squares *s)
+// Positions: columns, lines and images; in a window: channels, columns and lines.
+static bool make_squares(const Shape *shape, const Digits *position, const Digits *window,
+                         Squares *s)
 {
-	const Digits *row = &patch->row, *step = &patch->step;
-	const Shape *shape = &val(g, patch->from)->shape;
 	int last = shape->rank - 1;
-	*s = (Squares){.all = 1, .channels = step->at[0].extent};
-	if (row->n < 2 || step->n != 3)
+	*s = (Squares){.all = 1, .channels = window->at[0].extent};
+	if (position->n < 2 || window->n != 3)
 		return false;
-	for (int i = 0; i < 2; i++) { // columns, lines
-		const Digit *position = &row->at[i], *tap = &step->at[1 + i];
+	for (int i = 0; i < 2; i++) {
+		const Digit *place = &position->at[i], *tap = &window->at[1 + i];
 		int axis = axis_of(tap, shape->rank);
-		if (tap->extent != TAP_EDGE || axis < 0 || axis_of(position, shape->rank) != axis ||
-		    position->move[axis] != 1)
+		if (tap->extent != TAP_EDGE || axis < 0 || axis_of(place, shape->rank) != axis ||
+		    place->move[axis] != 1)
 			return false;
 		s->axis[1 - i] = axis;
 		s->turned[1 - i] = tap->move[axis] < 0;
 	}
 	while (last > 0 && shape->dim[last] == 1)
 		last--;
-	s->channel = axis_of(&step->at[0], shape->rank);
-	s->columns = ceil_div(row->at[0].extent, EDGE);
-	s->lines = ceil_div(row->at[1].extent, EDGE);
-	for (int i = 2; i < row->n; i++)
-		s->all *= row->at[i].extent;
+	s->channel = axis_of(&window->at[0], shape->rank);
+	s->columns = ceil_div(position->at[0].extent, EDGE);
+	s->lines = ceil_div(position->at[1].extent, EDGE);
+	for (int i = 2; i < position->n; i++)
+		s->all *= position->at[i].extent;
 	s->all *= s->lines * s->columns;
-	return s->channel == last && step->at[0].move[last] == 1 && s->axis[0] != s->axis[1];
+	return s->channel == last && window->at[0].move[last] == 1 && s->axis[0] != s->axis[1];
+}
+
+bool find_squares(const Graph *g, const Patch *patch, Squares *s)
+{
+	const Shape *shape = &val(g, patch->from)->shape;
+	if (make_squares(shape, &patch->row, &patch->step, s))
+		return true;
+	if (!make_squares(shape, &patch->step, &patch->row, s)) {
+		*s = (Squares){0};
+		return false;
+	}
+	s->summed = true;
+	return true;
 }

@@ -100,7 +100,7 @@ typedef enum Packing { // how an operand of a product comes to the tile
 	W_transpose,   // packed with lanes along k, transposed in registers (b) or left so (a)
 	               // (P_blocks: threads side by side read along k)
 	W_patch,       // a, whose rows are windows: their elements are packed once (patch.c)
-	W_winograd,    // a, whose rows are windows, by Winograd's method (winograd.c)
+	W_winograd,    // a, whose rows or columns are windows, by Winograd's method (winograd.c)
 	PACKINGS
 } Packing;
 
@@ -313,11 +313,15 @@ typedef struct Patch {
 } Patch;
 
 // Winograd's method for windows of 3 x 3: a square of 4 x 4 rows, which read 6 x 6 elements, is 36
-// products of transformed elements and transformed kernels, not 144.
-enum { EDGE = 4, TAP_EDGE = 3, SPAN = EDGE + TAP_EDGE - 1, POINTS = SPAN * SPAN };
+// products of transformed elements and transformed kernels, not 144. In the gradient of a kernel,
+// it is a square of 4 x 4 steps of k, of transformed elements and transformed gradients.
+enum { EDGE = 4, TAP_EDGE = 3, SPAN = EDGE + TAP_EDGE - 1 };
+enum { SQUARE_ROWS = EDGE * EDGE, WINDOW = TAP_EDGE * TAP_EDGE, POINTS = SPAN * SPAN };
 typedef struct Squares {
 	int64_t all, lines, columns; // in all; of lines and of columns of an image
-	int64_t channels;            // steps of each of the products
+	int64_t channels;            // steps of each of the products; summed: their rows
+	bool summed;                 // over the squares, which are steps of k
+	int64_t block;               // summed: channels of a worker
 	int axis[2], channel;        // of the value under the windows: line, column; channel
 	bool turned[2];              // by axis: the first tap is the last element of a window
 } Squares;
