@@ -344,12 +344,12 @@ static void pack_box(Dot *d, Value first)
 	Loop loops[RANK];
 	Value to = number(g, 0);
 	for (int a = 0; a < last; a++) {
-		idx[a] = shift_index(idx[a], box->below[a]);
+		idx[a] = shift_index(idx[a], box->below[a] * box->apart[a]);
 		if (box->size[a] == 1)
 			continue;
 		loops[a] = loop_begin(g, number(g, 0), number(g, box->size[a]), 1);
 		Index i = uniform_index(g, loops[a].i, box->size[a], 1);
-		idx[a] = add_index(g->vars, &idx[a], &i, 1);
+		idx[a] = add_index(g->vars, &idx[a], &i, box->apart[a]);
 		to = sum_of(g, to, times(g, loops[a].i, box->stride[a]));
 	}
 	idx[last] = shift_index(idx[last], box->below[last]);

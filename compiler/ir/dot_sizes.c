@@ -43,8 +43,19 @@ static void fold_digits(DotSizes *p, int rank)
 		inner->move[a] *= p->fold;
 }
 
-// The strips of a group, with a block of k, read a box of the value under the windows. Its lines
-// lie far enough apart not to share a set of L1.
+// Returns how many elements apart those are that digits reach along an axis.
+static int64_t elements_apart(Digits *const *all, int n, int axis)
+{
+	int64_t apart = 0;
+	for (int o = 0; o < n; o++)
+		for (int i = 0; i < all[o]->n; i++)
+			if (all[o]->at[i].taken > 1)
+				apart = common_divisor(apart, all[o]->at[i].move[axis]);
+	return MAX(1, apart);
+}
+
+// The strips of a group, with a block of k, read a box of the value under the windows: with a
+// stride, perhaps not all elements. Its lines lie far enough apart not to share a set of L1.
 static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 {
 	Patch *box = &p->patch;
@@ -57,6 +68,8 @@ static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 		box->step.at[i].taken = taken_digits(&box->step.at[i], 1, &steps);
 	int64_t each = 1, line = MAX(lanes, 64 / (p->dense ? p->bytes / p->fold : p->bytes));
 	for (int a = rank - 1; a >= 0; a--) {
+		bool lanes_there = each == 1; // along an axis, or none yet
+		box->apart[a] = lanes_there ? 1 : elements_apart(all, COUNT(all), a);
 		box->size[a] = 1;
 		box->below[a] = 0;
 		box->stride[a] = each;
@@ -64,6 +77,7 @@ static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 			for (int i = 0; i < all[o]->n; i++) {
 				const Digit *d = &all[o]->at[i];
 				int64_t reach = d->move[a] * (d->taken - 1);
+				reach /= box->apart[a];
 				box->size[a] += reach < 0 ? -reach : reach;
 				box->below[a] += MIN(reach, 0);
 			}
@@ -77,7 +91,7 @@ static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 			Digit *d = &all[o]->at[i];
 			d->offset = 0;
 			for (int a = 0; a < rank; a++)
-				d->offset += d->move[a] * box->stride[a];
+				d->offset += d->move[a] / box->apart[a] * box->stride[a];
 		}
 }
 

@@ -91,12 +91,17 @@ bool locate(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, I
 {
 	while (inside->holds(inside->context, *r)) {
 		const Val *v = val(g, *r);
-		Index own[RANK];
-		if (prims[v->op].cls != C_move || has_fill(v->op))
+		Index own[RANK], zero[RANK];
+		if (prims[v->op].cls != C_move || v->op == O_concat)
 			return false;
 		index_within(&v->shape, idx, own);
-		operand_index(w, g, v, 0, own, idx, NULL);
+		if (operand_index(w, g, v, 0, own, idx, zero))
+			return false;
 		*r = v->in[0];
+		const Shape *from = &val(g, *r)->shape;
+		for (int a = 0; has_fill(v->op) && a < from->rank; a++)
+			if (!index_fits(w, &idx[a], from->dim[a])) // but reads the fill
+				return false;
 	}
 	*place = ravel(w, &val(g, *r)->shape, idx);
 	return true;

@@ -306,9 +306,10 @@ typedef struct Patch {
 	double fill; // outside of it
 	Digits row, step;
 	Digit fold; // the elements of a step
-	// By axis of `from`: elements of the box that is packed, the distance of its elements, and
-	// its first index less that of the first row and step.
-	int64_t size[RANK], stride[RANK], below[RANK];
+	// By axis of `from`: elements of the box that is packed, and how many elements of `from`
+	// they are apart; their distance in the box; those of it before the first row and step, as
+	// a negative number.
+	int64_t size[RANK], apart[RANK], stride[RANK], below[RANK];
 	int64_t elements;
 } Patch;
 
