@@ -608,9 +608,23 @@ static void (*const program_passes[PASSES])(Program *) = {
     [PASS_recompute] = pass_recompute, [PASS_object] = pass_object,
 };
 
+// A CPU is called by its class, a device as the user does.
+static void check_targets(const Program *p)
+{
+	for (int v = 0; v < p->variants; v++) {
+		const Target *t = p->target[v];
+		const Machine *machine = target_machine(t);
+		check_precision(program_graph(p), machine,
+		                target_device(t) ? target_kind(work_arena(p->session), t, true)
+		                                 : machine->name);
+	}
+}
+
 void run_passes(Program *p, Pass last)
 {
 	for (; p->next <= last; p->next++) {
+		if (p->next == PASS_fuse)
+			check_targets(p);
 		if (p->next == PASS_join + 1 && chosen(p->session, OPT_tune) && !p->tuned)
 			tune(p);
 		if (program_passes[p->next])

@@ -323,7 +323,8 @@ Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
-void check_precision(const Graph *, const Machine *); // fails if it has no such products
+// Fails if the machine has no such products; `target`: what the message calls it.
+void check_precision(const Graph *, const Machine *, const char *target);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------

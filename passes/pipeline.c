@@ -58,7 +58,6 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = graph_unalias(arena, g);
 		return;
 	case PASS_fuse:
-		check_precision(g, unit->machine);
 		unit->plan = fuse_pass(arena, g, unit->name, unit->machine);
 		return;
 	case PASS_schedule:

@@ -237,11 +237,11 @@ Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 	return to;
 }
 
-void check_precision(const Graph *g, const Machine *machine)
+void check_precision(const Graph *g, const Machine *machine, const char *target)
 {
 	if (g->products == E_f32 && (!has_block_matrix(machine) || machine->exact))
 		fail_status(STATUS_USAGE, "--precision",
 		            "code for %s has no instructions for tf32" HELP
 		            "give --target cuda:sm_80 or newer, or --precision f32",
-		            machine->name);
+		            target);
 }
