@@ -2,6 +2,7 @@
 // They are a function of shapes and the class of the machine alone: a model of the time decides
 // between large tiles, which load less, and many workers.
 #include "tiling.h"
+#include <stdlib.h>
 
 enum {
 	MOST_PARTS = 64,
@@ -11,6 +12,8 @@ enum {
 	BUFFERS = 4,      // stages, at most
 	MOST = 48 << 10,  // of two stages
 	BETWEEN = 16,     // elements of f32 between lines, of both operands
+	SUMS = 64,        // of a thread, at most
+	REDUCTIONS = 4,   // whose results, too, fit in its registers
 };
 
 typedef struct Kind {            // of products
@@ -75,7 +78,9 @@ static const Kind *kind_of(const Machine *machine, Elem matrix, int64_t height)
 	                                                 : &fused;
 }
 
-static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts)
+// sums: of a thread, at most.
+static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts,
+                          int64_t sums)
 {
 	Choice best = {.cost = -1}, c;
 	const Kind *kind = kind_of(machine, z->matrix, 0); // of the lowest tiles
@@ -85,7 +90,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int toget
 		for (c.columns = largest(p->n, kind->columns, most); c.columns >= kind->columns;
 		     c.columns /= 2)
 			for (c.parts = 1;
-			     c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART);
+			     c.height * c.columns <= sums * machine->threads &&
+			     (c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART));
 			     c.parts++) {
 				c.cost = cost_of(kind_of(machine, z->matrix, c.height), p, machine,
 				                 together, &c);
@@ -101,7 +107,7 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 	if (machine->threads == 1)
 		return false;
 	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
-	return choose_tile(machine, &z, 1, MOST_PARTS).parts > 1;
+	return choose_tile(machine, &z, 1, MOST_PARTS, SUMS).parts > 1;
 }
 
 // Returns how many tiles of a column a worker has, one after the other, so that partial results of
@@ -120,9 +126,9 @@ static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
 	return best;
 }
 
-// True if an operand is windows, and neighbors of it are side by side in the value under them:
-// along k, or along its rows or columns.
-static bool lie_together(Scheduler *t, const DotSizes *p, int o, bool along)
+// Returns how far neighbors along k, or along the rows or columns of an operand, are apart in the
+// value under its windows; IRREGULAR if it depends; 0 if there are no windows.
+static int64_t window_step(Scheduler *t, const DotSizes *p, int o, bool along)
 {
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
@@ -137,18 +143,19 @@ static bool lie_together(Scheduler *t, const DotSizes *p, int o, bool along)
 		dot_index(w, t->graph, v, p, o, &batch, first ? &side : &other,
 		          first ? &other : &side, idx);
 		if (!windows_of(w, t->graph, &t->inside, &r, idx, &fill))
-			return false;
+			return 0;
 		place[e] = ravel(w, &val(t->graph, r)->shape, idx);
 	}
 	Index apart = add_index(w, &place[1], &place[0], -1);
-	return !apart.n && apart.constant == 1;
+	return apart.n ? IRREGULAR : llabs(apart.constant);
 }
 
-// Threads side by side read what is side by side in memory.
+// Threads side by side read what is side by side in memory, or nearly so.
 static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 {
-	if (lie_together(t, p, o, false))
-		return W_copy;
+	int64_t beside = window_step(t, p, o, false), step = window_step(t, p, o, true);
+	if (beside > 0)
+		return beside < step || step == IRREGULAR ? W_copy : W_transpose;
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
 	Index batch = some_index(w, p->batch), k = some_index(w, p->k);
@@ -157,6 +164,20 @@ static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 	int own = far_reads(w, t->graph, &t->inside, v->in[o], idx, &other);
 	int along = far_reads(w, t->graph, &t->inside, v->in[o], idx, &k);
 	return own < along ? W_copy : W_transpose;
+}
+
+// Returns how many sums of a product by matrix instructions a thread may have beside the elements
+// of an operand that it loads one by one: lines of an odd length begin at any address, where
+// fragments take registers, too; those under windows have indices of their own.
+static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
+{
+	const DotSizes *p = &z->dot;
+	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
+	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX);
+	int64_t step = window_step(t, p, o, along), line = along ? p->k : o ? p->n : p->m;
+	if (z->matrix && step && step != 1)
+		return SUMS / 4;
+	return is_half(z->matrix) && fragments && line % 2 ? SUMS / 2 : SUMS;
 }
 
 void tile_block(Scheduler *t)
@@ -168,7 +189,13 @@ void tile_block(Scheduler *t)
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
-	Choice best = choose_tile(t->machine, &z, t->together, s->reduce.count ? 1 : MOST_PARTS);
+	s->a = choose_packing(t, &z.dot, 0);
+	s->b = choose_packing(t, &z.dot, 1);
+	int64_t parts = s->reduce.count ? 1 : MOST_PARTS;
+	int64_t beside = MIN(sums_beside(t, &z, 0), sums_beside(t, &z, 1));
+	// What reductions have of the tiles before takes registers, too.
+	int64_t sums = s->reduce.count > REDUCTIONS ? MIN(beside, SUMS / 2) : beside;
+	Choice best = choose_tile(t->machine, &z, t->together, parts, sums);
 	const Kind *kind = kind_of(t->machine, z.matrix, best.height);
 	s->height = best.height;
 	s->columns = best.columns;
@@ -178,14 +205,12 @@ void tile_block(Scheduler *t)
 		s->depth /= 2; // so many sums leave few registers for loads
 	bool between = z.matrix == E_f32 && !t->machine->exact;
 	int64_t lines = s->height + s->columns + (between ? BETWEEN : 0);
-	if (z.matrix && 2 * lines * 2 * MATRIX_LINE <= MOST)
+	if (z.matrix && beside == SUMS && 2 * lines * 2 * MATRIX_LINE <= MOST)
 		s->depth *= 2; // few products in a step do not hide what a step costs
 	s->unroll = kind->unroll;
 	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
 	int64_t stage = (s->height + s->columns) * s->depth * bytes;
 	s->stages = MAX(2, MIN(kind->buffers, kind->shared / stage));
-	s->a = choose_packing(t, &z.dot, 0);
-	s->b = choose_packing(t, &z.dot, 1);
 	z = block_sizes(t->graph, t->kern, t->machine);
 	if (s->reduce.count)
 		s->strips = choose_strips(t, &z);

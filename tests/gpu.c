@@ -1,10 +1,11 @@
 // gpu.c: checks GPU kernels without a GPU, against the evaluator.
-// gpu [sm_90a] cuda|rounded|ptx|opencl|hip|mfma FILE...: graphs in the notation (those of jit.c)
-// and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where any
-// one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
+// gpu [sm_90a] cuda|rounded|ptx|registers|opencl|hip|mfma FILE...: graphs in the notation (those of
+// jit.c) and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where
+// any one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
 // installed, without spills, and in registers and shared memory for two blocks of a multiprocessor.
 // rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
-// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers.
+// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers;
+// registers: without a check of loops.
 // opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code
 // objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
 // sixth multiply, or more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
@@ -405,7 +406,7 @@ int main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "";
 	bool opencl = !strcmp(how, "opencl"), mfma = !strcmp(how, "mfma"),
 	     hip = !strcmp(how, "hip"), rounded = !strcmp(how, "rounded"),
-	     runs = !hip && strcmp(how, "ptx");
+	     loops = !strcmp(how, "ptx"), runs = !hip && !loops && strcmp(how, "registers");
 	const char *emulated = mfma ? "hip:host" : groups ? "cuda:host-sm_90a" : "cuda:host";
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
@@ -430,7 +431,7 @@ int main(int argc, char **argv)
 		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
 		                   : mfma   ? true
 		                   : opencl ? takes(arena, g, "opencl", validator(g), argv[i])
-		                            : check_ptx(arena, g, !runs, argv[i]));
+		                            : check_ptx(arena, g, loops, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
 		arena_free(arena);
@@ -445,7 +446,7 @@ int main(int argc, char **argv)
 	Arena *arena = arena_new();
 	if (!opencl && !hip && !mfma && !find_tool(arena, "ptxas"))
 		printf("no ptxas here: the PTX is not assembled\n");
-	if (!runs && !hip && !find_tool(arena, "nvdisasm"))
+	if (loops && !find_tool(arena, "nvdisasm"))
 		printf("no nvdisasm here: loops are not checked\n");
 	arena_free(arena);
 	if (gpu_barriers)

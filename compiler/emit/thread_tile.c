@@ -101,7 +101,7 @@ static void term_index(ThreadTile *d, int o, const Index *k, const Index *other,
 typedef struct Element { // of an operand, in memory
 	Ref r;
 	Index place;
-	bool windows; // it lies under windows, and is 0 if idx is outside of r
+	const Shape *windows; // NULL, or of the value under windows: 0 if idx is outside of it
 	Index idx[RANK];
 } Element;
 
@@ -115,19 +115,22 @@ static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other
 	if (locate(g->vars, g->graph, &g->computed, &x->r, x->idx, &x->place))
 		return true;
 	x->r = operand_of(d, o);
-	x->windows = true;
 	term_index(d, o, k, other, x->idx);
-	if (!windows_of(g->vars, g->graph, &g->computed, &x->r, x->idx, &fill) || fill != 0 ||
-	    g->computed.holds(g->computed.context, x->r))
+	if (!windows_of(g->vars, g->graph, &g->computed, &x->r, x->idx, &fill) || fill != 0)
 		return false;
-	x->place = ravel(g->vars, &val(g->graph, x->r)->shape, x->idx);
+	x->windows = &val(g->graph, x->r)->shape;
+	x->place = ravel(g->vars, x->windows, x->idx);
+	while (g->computed.holds(g->computed.context, x->r)) {
+		if (val(g->graph, x->r)->op != O_reshape) // which leaves elements where they are
+			return false;
+		x->r = val(g->graph, x->r)->in[0];
+	}
 	return true;
 }
 
 static bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
 {
-	int64_t extent = val(d->g->graph, x->r)->shape.dim[axis];
-	return x->windows && !index_fits(d->g->vars, &x->idx[axis], extent);
+	return !index_fits(d->g->vars, &x->idx[axis], x->windows->dim[axis]);
 }
 
 // True if elements of one load, the first of which is `first`, are `apart` from each other, and all
@@ -136,7 +139,7 @@ static bool are_together(ThreadTile *d, const Element *first, const Element *x, 
 {
 	Vars *w = d->g->vars;
 	Index back = add_index(w, &x->place, &first->place, -1);
-	for (int a = 0; x->windows && a < val(d->g->graph, x->r)->shape.rank; a++) {
+	for (int a = 0; x->windows && a < x->windows->rank; a++) {
 		Index same = add_index(w, &x->idx[a], &first->idx[a], -1);
 		if (may_lie_outside(d, first, a) && (same.n || same.constant))
 			return false;
@@ -306,11 +309,11 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 		*from = index_i64(g, &bytes);
 	}
 	*inside = NULL;
-	for (int a = 0; a < v->shape.rank; a++) {
+	for (int a = 0; x.windows && a < x.windows->rank; a++) {
 		if (!may_lie_outside(d, &x, a))
 			continue;
 		Value at = index_number(g, &x.idx[a], E_i32);
-		Value extent = LLVMConstInt(g->i32, (uint64_t)v->shape.dim[a], 0);
+		Value extent = LLVMConstInt(g->i32, (uint64_t)x.windows->dim[a], 0);
 		Value is = LLVMBuildICmp(g->b, LLVMIntULT, at, extent, "");
 		*inside = *inside ? both(g, *inside, is) : is;
 	}
@@ -328,29 +331,37 @@ static void share_addresses(ThreadTile *d, int o)
 	for (int i = 0; i < (s->next ? 1 : s->places); i++)
 		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
-	for (int i = 0; s->wide && i < addresses(s); i++) {
+	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++) {
 		Value from, inside;
 		find_wide(d, o, i, sum_of(g, d->start, s->k[i]), &from, &inside);
 		s->from[i] = variable(g, from);
-		s->inside[i] = inside ? variable(g, inside) : NULL;
 	}
 }
 
-// Loads what memory has as it is needed, or copies it.
-static void load_wide(ThreadTile *d, int o, int i, Value inside, Value stage, Value *x)
+// Loads what memory has as it is needed, or copies it, from step `at_k` on. *inside is false (NULL:
+// always true) beyond the last step, and set to false outside of the value under windows, too.
+// Addresses that no step advances by the same are computed as they are needed: until then they
+// would take registers.
+static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Value *inside, Value *x)
 {
 	Gen *g = d->g;
 	const Share *s = &d->share[o];
 	bool regular = s->far != IRREGULAR;
 	int64_t far = regular ? i * s->far : 0;
-	Value from = read_variable(g, s->from[regular ? 0 : i]);
+	Value from, under = NULL;
+	if (s->ahead == IRREGULAR)
+		find_wide(d, o, i, LLVMBuildIntCast2(g->b, at_k, g->i64, 1, ""), &from, &under);
+	else
+		from = read_variable(g, s->from[regular ? 0 : i]);
+	if (under)
+		*inside = *inside ? both(g, *inside, under) : under;
 	if (is_copied(d, s)) {
 		Copy copy = {.n = s->vec,
 		             .to = bytes_after(g, s->to[s->next ? 0 : i], stage),
 		             .from = from,
 		             .to_bytes = i * s->next,
 		             .from_bytes = far,
-		             .inside = inside};
+		             .inside = *inside};
 		d->kind->copy(d, &copy);
 		return;
 	}
@@ -358,8 +369,8 @@ static void load_wide(ThreadTile *d, int o, int i, Value inside, Value stage, Va
 	Element of;
 	find_memory(d, o, &none, &none, &of);
 	from = sum_of(g, from, number(g, far));
-	if (inside) // else the first elements
-		from = LLVMBuildSelect(g->b, inside, from, number(g, 0), "");
+	if (*inside) // else the first elements
+		from = LLVMBuildSelect(g->b, *inside, from, number(g, 0), "");
 	Elem type = val(g->graph, of.r)->type;
 	Value memory = bytes_after(g, location_address(g, of.r), from);
 	if (is_pair(d, s))
@@ -403,11 +414,7 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 	if (all % d->s->depth)
 		inside = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, step_count(d, all), "");
 	if (s->wide) {
-		if (s->far == IRREGULAR && s->inside[i]) {
-			Value under = read_variable(g, s->inside[i]);
-			inside = inside ? both(g, inside, under) : under;
-		}
-		load_wide(d, o, i, inside, stage, x);
+		load_wide(d, o, i, at_k, stage, &inside, x);
 	} else {
 		at_k = LLVMBuildIntCast2(g->b, at_k, g->i64, 1, "");
 		if (inside)
@@ -456,24 +463,14 @@ static Value loaded_element(ThreadTile *d, const Share *s, int i, int e)
 	return LLVMBuildTrunc(g->b, half, g->i16, "");
 }
 
-// Advances to the steps after `step`.
-static void advance_share(ThreadTile *d, int o, Value step)
+// Advances to the steps after those that were loaded.
+static void advance_share(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	for (int i = 0; s->wide && i < addresses(s); i++) {
-		Value next, inside = NULL;
-		if (s->ahead == IRREGULAR) {
-			Value at_k = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
-			at_k = sum_of(g, at_k, number(g, d->s->depth));
-			find_wide(d, o, i, sum_of(g, at_k, s->k[i]), &next, &inside);
-		} else {
-			next = sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead));
-		}
-		set_variable(g, s->from[i], next);
-		if (inside)
-			set_variable(g, s->inside[i], inside);
-	}
+	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++)
+		set_variable(g, s->from[i],
+		             sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead)));
 }
 
 static void put_turned(ThreadTile *d, const Share *s, Value stage)
@@ -706,7 +703,7 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 		put_share(d, o, to);
 	when_end(g, &puts);
 	for (int o = 0; o < 2; o++)
-		advance_share(d, o, step);
+		advance_share(d, o);
 	set_variable(g, stage, here);
 	// The only step of a part is waited for before the loop that multiplies.
 	bool apart = a && b && some, single = d->p.part <= d->s->depth;

@@ -23,7 +23,6 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t far;         // from load to load; or IRREGULAR
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
 	                     // are copies; only the first of regular ones
-	Value inside[LOADS]; // variables: such a load is in the value under windows; NULL: always
 	int places;          // where loads go to in shared memory, or their elements if turned
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
