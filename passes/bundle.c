@@ -10,7 +10,8 @@
 //            keys and values
 // A kernel that needs others of its group is in a later launch. Kernels of several launches have
 // their first in one launch, their second, and so on. Each worker computes what it would alone.
-// Products of one size fill a GPU together: their sums are split only as far as they do not.
+// Products with the same code fill a GPU together: their sums are split only as far as they do
+// not.
 #include "memory.h"
 #include "passes.h"
 #include <string.h>
@@ -21,7 +22,7 @@ enum {
 	FEWEST = 2,       // products in a group
 	MORE = 32,        // a part of scratch, by which it may grow so that kernels wait
 	HELD = 8,         // a part of scratch, which those that wait may hold
-	WINDOW = 16,      // kernels that may run before their place
+	NEARBY = 16,      // kernels that may run before their place
 };
 
 // T_own: it keeps its place, or is launched with one before it.
@@ -156,21 +157,53 @@ static void put_kernel(Bundle *b, int k, bool bundled)
 	b->level[k] = 0;
 }
 
+// What a kernel computes, beside what another does.
+typedef struct Likeness {
+	const Bundle *b;
+	int k, other;
+	Table *known; // a value of k -> that of the other
+} Likeness;
+
+static bool same_values(const Likeness *l, Ref x, Ref y)
+{
+	const Plan *p = l->b->plan;
+	const Val *v = val(p->graph, x), *w = val(p->graph, y);
+	uint64_t *known = table_cell(l->known, &x, sizeof x);
+	if (*known)
+		return *known == (uint64_t)y;
+	*known = (uint64_t)y;
+	bool inside = is_inside(p, l->b->writer, l->k, x);
+	bool same = v->type == w->type && same_shape(&v->shape, &w->shape) &&
+	            inside == is_inside(p, l->b->writer, l->other, y);
+	if (!same || !inside)
+		return same;
+	size_t count = sizeof *v->attr->i * (size_t)v->attr->n;
+	same = v->op == w->op && v->nin == w->nin && v->attr->n == w->attr->n &&
+	       !memcmp(v->attr->i, w->attr->i, count) &&
+	       !memcmp(&v->attr->x, &w->attr->x, sizeof v->attr->x) &&
+	       (v->op != O_const || !memcmp(v->data, w->data, (size_t)elems[v->type].bytes));
+	for (int i = 0; i < v->nin && same; i++)
+		same = same_values(l, v->in[i], w->in[i]);
+	return same;
+}
+
 // True if kernels are launched together if they may be: they have the same kinds of launches, or
-// are products of one size.
+// are products with the same code: of others, the compiler would give each loop the registers that
+// all need, and the launch the shared memory.
 static bool is_alike(const Bundle *b, int k, int other)
 {
-	const Graph *g = b->plan->graph;
 	const Kern *x = &b->plan->kerns.at[k], *y = &b->plan->kerns.at[other];
 	if (!is_product(x) || !is_product(y))
 		return is_product(x) == is_product(y) && !x->sched->before == !y->sched->before &&
 		       !x->sched->after == !y->sched->after;
-	const Val *v = val(g, x->root), *w = val(g, y->root);
-	bool same = v->type == w->type && same_shape(&v->shape, &w->shape);
-	for (int i = 0; i < v->nin; i++) {
-		const Val *a = val(g, v->in[i]), *c = val(g, w->in[i]);
-		same = same && a->type == c->type && same_shape(&a->shape, &c->shape);
-	}
+	const Val *v = val(b->plan->graph, x->root), *w = val(b->plan->graph, y->root);
+	if (x->nout != y->nout || !same_shape(&v->shape, &w->shape))
+		return false;
+	Likeness l = {b, k, other, table_new(b->arena)};
+	bool same = true;
+	for (int o = 0; o < x->nout && same; o++)
+		same = (x->out[o] == x->root) == (y->out[o] == y->root) &&
+		       same_values(&l, x->out[o], y->out[o]);
 	return same;
 }
 
@@ -381,7 +414,7 @@ void bundle_pass(Arena *arena, Plan *p, bool limited)
 		return;
 	int64_t scratch = scratch_bytes(arena, p), most = scratch + scratch / MORE;
 	for (int64_t room = MAX(parameters, scratch / HELD); room > few; room /= 2)
-		for (int window = WINDOW; window >= 0; window -= WINDOW) {
+		for (int window = NEARBY; window >= 0; window -= NEARBY) {
 			*p = bundled(arena, alone, few, room, window);
 			if (scratch_bytes(arena, p) <= most)
 				return;
