@@ -12,7 +12,7 @@ typedef struct Scheduler {
 	const Graph *graph;
 	const Machine *machine;
 	const int *writer; // by Ref: the kernel that computes it
-	int together; // kernels like this one in a launch
+	int together;      // kernels like this one in a launch
 	int k;
 	Kern *kern;
 	Sched *sched;

@@ -1,4 +1,4 @@
-// bundle.c: checks that the small updates of a step, and gradients of weights of one size, are few
+// bundle.c: checks that the small updates of a step, and products with equal code, are few
 // launches, and compute the same bits.
 #include "emitted.h"
 #include "threads.h"
@@ -113,7 +113,7 @@ static void check_products(Arena *arena, const char *path, const Target *gpu)
 	int bundled = 0;
 	for (int k = 0; k < unit.plan->kerns.count; k++)
 		bundled += unit.plan->kerns.at[k].kind == L_dot && unit.plan->kerns.at[k].bundled;
-	hold(bundled == 5, "products are launched together by their size");
+	hold(bundled == 5, "products with equal code are launched together");
 	hold(split_sums(unit.plan) == 0, "and fill it with sums that are not split");
 	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");
 }

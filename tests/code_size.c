@@ -27,7 +27,7 @@ static const struct Case {
     {"keys are packed by a loop",
      "graph attention\nslot q : input f32[8,128,64]\nslot k : input f32[8,128,64]\n"
      "slot v : input f32[8,128,64]\nout y = attend(q, k, v; 0.125, 0, 0)\n",
-     10000},
+     12500},
 };
 
 int main(void)

@@ -66,8 +66,8 @@ struct Inside {
 	const void *context;
 };
 
-// Follows moves from element idx of r. True if they end in memory, at row-major position *place, and
-// read no fill.
+// Follows moves from element idx of r. True if they end in memory, at row-major position *place,
+// and read no fill.
 bool locate(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
 // Returns how far an index moves when the given variable `x` grows by one; IRREGULAR if it varies.
 enum { IRREGULAR = INT32_MIN };
