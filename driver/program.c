@@ -608,7 +608,7 @@ static void (*const program_passes[PASSES])(Program *) = {
     [PASS_recompute] = pass_recompute, [PASS_object] = pass_object,
 };
 
-// A CPU is called by its class, a device as the user does.
+// A CPU is named by its class, a device as the user named it.
 static void check_targets(const Program *p)
 {
 	for (int v = 0; v < p->variants; v++) {

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-	MOST = 128 << 20, // bytes of what kernels that run first write, or few hold
+	MOST = 128 << 20, // bytes that the first kernels write, or few waiting ones hold
 	SHARE = 4,        // of the parameters' bytes, and of a group's for one kernel, at most
 	FEWEST = 2,       // products in a group
 	MORE = 32,        // a part of scratch, by which it may grow so that kernels wait

@@ -10,9 +10,9 @@
 enum {
 	LARGE = 1 << 22, // elements from which logits are computed in blocks
 	WIDE = 4,        // columns for each step of the sums
-	ROWS = 256,  // of a block, and twice as many if they are not large: each block packs the
-	             // weights of the vocabulary again
-	BLOCKS = 16, // at most
+	ROWS = 256,      // of a block; twice as many where logits are not large, since each block
+	                 // packs the weights of the vocabulary again
+	BLOCKS = 16,     // at most
 };
 
 typedef enum Part { // of a value that depends on the logits: what a block of rows is of it

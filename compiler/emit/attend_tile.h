@@ -62,9 +62,9 @@ typedef struct Operands {
 
 // narrow: by the tile for the last columns.
 void multiply_panel(const Attend *, const Product *, bool narrow, Value panel, const Operands *);
+
 typedef void PanelBody(const Attend *, const Product *, bool narrow, Value panel,
                        const void *context);
-
 // Runs the body for the panels of the first `columns` columns, and perhaps some more.
 void each_panel(const Attend *, const Product *, Value columns, PanelBody *, const void *context);
 void multiply_panels(const Attend *, const Product *, const Operands *, Value columns);

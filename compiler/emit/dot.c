@@ -118,7 +118,7 @@ static bool has_next_panel(const Dot *d)
 }
 
 // Finds the memory that the maps after the product touch row by row: outputs, and values read at
-// the same index. A next panel needs all that caches can fetch meanwhile.
+// the same index. While the next panel is fetched, there is no bandwidth left for these.
 static void choose_streams(Dot *d)
 {
 	enum { MOST = 4 };

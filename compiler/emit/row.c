@@ -2,7 +2,7 @@
 // Rows have lanes along the last axis, columns along the last axis that is kept. A worker computes
 // the reductions of its rows or columns, those that need others after them, and then passes over
 // them once more for the outputs of the full shape. Under P_partials, columns are reduced over
-// blocks of rows, in three launches.
+// blocks of rows, in three launches, or in two that are joined (plan.h).
 #include "gen.h"
 #include <string.h>
 
