@@ -1,4 +1,4 @@
-// gpu.c: checks GPU kernels without a GPU, against the evaluator.
+// gpu.c: checks GPU kernels, most of them without a GPU, against the evaluator.
 // gpu [sm_90a] cuda|rounded|ptx|registers|opencl|hip|mfma FILE...: graphs in the notation (those of
 // jit.c) and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where
 // any one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
@@ -6,7 +6,8 @@
 // rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
 // PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers;
 // registers: without a check of loops.
-// opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks. hip: as code
+// opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks; cuda:NAME,
+// hip:NAME: on its GPU, as code for that architecture. hip: as code
 // objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
 // sixth multiply, or more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
 // sm_90a: for that GPU with few multiprocessors, so that small products have the tiles of large
@@ -390,9 +391,9 @@ static const char *validator(const Graph *g)
 }
 
 static double check_device(Arena *arena, const Graph *g, const Array *slot, double tolerance,
-                           const char *what)
+                           const char *target_name, const char *what)
 {
-	const Target *target = target_named(arena, "opencl", NULL);
+	const Target *target = target_named(arena, target_name, NULL);
 	return check_graph(arena, g, slot, target, device_launch, tolerance, NULL, what);
 }
 
@@ -404,7 +405,7 @@ int main(int argc, char **argv)
 	groups = argc > 1 && !strcmp(argv[1], "sm_90a");
 	argc -= groups, argv += groups;
 	const char *how = argc > 1 ? argv[1] : "";
-	bool opencl = !strcmp(how, "opencl"), mfma = !strcmp(how, "mfma"),
+	bool opencl = !strcmp(how, "opencl"), gpu = strchr(how, ':'), mfma = !strcmp(how, "mfma"),
 	     hip = !strcmp(how, "hip"), rounded = !strcmp(how, "rounded"),
 	     loops = !strcmp(how, "ptx"), runs = !hip && !loops && strcmp(how, "registers");
 	const char *emulated = mfma ? "hip:host" : groups ? "cuda:host-sm_90a" : "cuda:host";
@@ -423,28 +424,29 @@ int main(int argc, char **argv)
 			// of the goldens, or of operands with 11 digits, or 8 if few errors meet.
 			bool low = rounded || strstr(argv[i], "/rounded/");
 			double tolerance = low ? ROUNDED : model ? 1e-4 : 1e-5;
-			worst = opencl
-			            ? check_device(arena, g, slot, tolerance, argv[i])
+			worst = opencl || gpu
+			            ? check_device(arena, g, slot, tolerance, how, argv[i])
 			            : check_emulated(arena, g, slot, tolerance, emulated, argv[i]);
 		}
 		bool good =
-		    worst <= 1 && (hip      ? check_hip(arena, g, argv[i])
-		                   : mfma   ? true
-		                   : opencl ? takes(arena, g, "opencl", validator(g), argv[i])
-		                            : check_ptx(arena, g, loops, argv[i]));
+		    worst <= 1 && (hip           ? check_hip(arena, g, argv[i])
+		                   : mfma || gpu ? true
+		                   : opencl      ? takes(arena, g, "opencl", validator(g), argv[i])
+		                                 : check_ptx(arena, g, loops, argv[i]));
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
 		arena_free(arena);
 	}
 	printf("%d graphs %s, %d fail\n", argc - 2,
 	       opencl ? "on a device of OpenCL and as SPIR-V"
+	       : gpu  ? "on a GPU"
 	       : hip  ? "as code objects"
 	       : mfma ? "on emulated threads"
 	       : runs ? "on emulated threads and as PTX"
 	              : "as PTX",
 	       failures);
 	Arena *arena = arena_new();
-	if (!opencl && !hip && !mfma && !find_tool(arena, "ptxas"))
+	if (!opencl && !gpu && !hip && !mfma && !find_tool(arena, "ptxas"))
 		printf("no ptxas here: the PTX is not assembled\n");
 	if (loops && !find_tool(arena, "nvdisasm"))
 		printf("no nvdisasm here: loops are not checked\n");
