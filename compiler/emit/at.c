@@ -24,7 +24,7 @@ void remember(Gen *g, Ref r, const Index *idx, Value v)
 	*memo_cell(g, r, val(g->graph, r)->shape.rank, idx) = (uint64_t)(uintptr_t)v;
 }
 
-void bind(Gen *g, Bound *bound)
+void bind_memory(Gen *g, Bound *bound)
 {
 	bound->next = g->bound;
 	bound->floor = g->floor;
@@ -32,7 +32,7 @@ void bind(Gen *g, Bound *bound)
 	g->floor = g->level;
 }
 
-void unbind(Gen *g, Bound *bound)
+void unbind_memory(Gen *g, Bound *bound)
 {
 	g->bound = bound->next;
 	g->floor = bound->floor;

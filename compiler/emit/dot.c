@@ -93,12 +93,12 @@ void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
 	Value before = times(g, index_i64(g, &d->in_batch), d->p.m);
 	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
-	bind(g, &bound);
+	bind_memory(g, &bound);
 	Loop rows = loop_begin(g, from, to, 1);
 	d->row = uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1);
 	each_column(d, finish_lanes, d);
 	loop_end(g, &rows);
-	unbind(g, &bound);
+	unbind_memory(g, &bound);
 }
 
 static void add_stream(Dot *d, Value memory, int64_t row, Prefetch how)

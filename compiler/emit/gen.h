@@ -226,11 +226,11 @@ struct Bound {
 	Value memory;
 	Index origin[RANK];
 	int64_t stride[RANK];
-	Level *floor; // set by bind
+	Level *floor; // set by bind_memory
 	Bound *next;  // bound before it, or kept as well
 };
-void bind(Gen *, Bound *);
-void unbind(Gen *, Bound *);
+void bind_memory(Gen *, Bound *);
+void unbind_memory(Gen *, Bound *);
 void store_kept(Gen *, const Bound *, const Index *idx); // of all that are kept, element idx
 // Records that element idx of r is v, from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);

@@ -106,7 +106,7 @@ static void worker_body(Gen *g, RowKernel *s)
 		g->keep = NULL;
 		for (Bound *next; here; here = next) { // from here on, these are read
 			next = here->next;
-			bind(g, here);
+			bind_memory(g, here);
 		}
 	}
 	Value *v = NEWS(g->arena, Value, k->nout * s->units);
@@ -128,7 +128,7 @@ static void worker_body(Gen *g, RowKernel *s)
 			store_out(g, i / s->units, idx + i % s->units * RANK, v[i]);
 	single_end(g, &single);
 	while (g->bound != outer)
-		unbind(g, g->bound);
+		unbind_memory(g, g->bound);
 }
 
 // ---- workers --------------------------------------------------------------------------
@@ -413,14 +413,14 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 		bound[i].r = keep->at[i].val;
 		bound[i].memory = partials_kept(g, &s->parts, i);
 		set_strides(kern, &bound[i], ~kern->reduce);
-		bind(g, &bound[i]);
+		bind_memory(g, &bound[i]);
 	}
 	which ^= (1u << s->groups.n) - 1; // the groups of rows
 	Value first = times(g, s->parts.block, kern->sched->rows);
 	Value end = end_after(g, first, kern->sched->rows, number(g, rows));
 	(threads ? thread_columns : block_of_rows)(g, s, which, first, end);
 	while (g->bound != outer)
-		unbind(g, g->bound);
+		unbind_memory(g, g->bound);
 }
 
 // ---- the kernel -----------------------------------------------------------------------

@@ -754,7 +754,7 @@ static void bind_sums(ThreadTile *d, Bound *bound, Value sums, int64_t line)
 	bound->stride[last] = 1;
 	for (int64_t a = last - 1, stride = line; a >= 0; stride *= shape->dim[a--])
 		bound->stride[a] = stride;
-	bind(d->g, bound);
+	bind_memory(d->g, bound);
 }
 
 // Sets the index of an element of the kernel's space.
@@ -799,7 +799,7 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 		store_outs(g, idx);
 	}
 	loop_end(g, &each);
-	unbind(g, &bound);
+	unbind_memory(g, &bound);
 }
 
 static void finish_group(ThreadTile *d, Value group, int64_t rows)
@@ -935,7 +935,7 @@ static void add_parts(Gen *g, int n, const Index *unit, void *context)
 	bind_sums(d, &bound, sums, p->n);
 	result_index(d, &row, &column, idx);
 	store_outs(g, idx);
-	unbind(g, &bound);
+	unbind_memory(g, &bound);
 }
 
 // A worker has some elements of all, or columns of the partial results.
