@@ -35,6 +35,32 @@ static int64_t work_of(const Scheduler *t)
 	return t->machine->threads > 1 ? EACH * t->machine->threads : WORK;
 }
 
+static bool is_own_reduction(const Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	return prims[v->op].cls == C_reduce && v->op != O_cumsum &&
+	       same_shape(&val(t->graph, v->in[0])->shape, &t->kern->space) &&
+	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
+}
+
+// Returns how many elements of a thread of a GPU wait for memory at once: one, if a loop computes
+// it.
+static int64_t beside(const Scheduler *t)
+{
+	enum { HEAVY = 24 };
+	int weight = 0;
+	if (t->machine->threads == 1)
+		return 1;
+	for (int i = 0; i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		bool loops = prims[v->op].cls == C_reduce || v->op == O_dot;
+		if (loops && !is_own_reduction(t, t->members.at[i]))
+			return 1;
+		weight += prims[v->op].weight;
+	}
+	return weight > HEAVY ? FEW / 2 : FEW;
+}
+
 static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t piece)
 {
 	t->sched->partition = P_columns;
@@ -82,7 +108,7 @@ static void block_map(Scheduler *t)
 	if (t->sched->flat)
 		columns = count;
 	int64_t rows = count / columns;
-	t->sched->units = 1;
+	t->sched->units = beside(t);
 	if (rows == 1)
 		cut_columns(t, 1, columns, map_piece(t, columns));
 	else if (columns >= 2 * work)
@@ -92,14 +118,6 @@ static void block_map(Scheduler *t)
 }
 
 // ---- reductions -----------------------------------------------------------------------
-
-static bool is_own_reduction(const Scheduler *t, Ref r)
-{
-	const Val *v = val(t->graph, r);
-	return prims[v->op].cls == C_reduce && v->op != O_cumsum &&
-	       same_shape(&val(t->graph, v->in[0])->shape, &t->kern->space) &&
-	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
-}
 
 // Returns the length of the longest chain of reductions that ends at or before r.
 static int count_reductions(Scheduler *t, Ref r)
@@ -335,7 +353,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		if (!s->before || t->level[r] > 1) // r depends on what is reduced
 			s->after = blocks;
 	}
-	s->together = stores ? 1 : gpu ? FEW : chains_of(t, s->reduce.count, weight);
+	s->together = gpu ? FEW : stores ? 1 : chains_of(t, s->reduce.count, weight);
 	s->work = lines * partial_line(columns) * PARTIAL;
 	if (gpu && s->before && s->after)
 		join_partials(t, rows, columns);
@@ -369,12 +387,15 @@ static void block_rows(Scheduler *t)
 		int64_t columns = groups.size[kept], units = columns / (8 * t->machine->lanes);
 		units = space < LARGE ? FEW : MAX(FEW, MIN(MANY, units));
 		cut_columns(t, rows / columns, columns, piece_of(t, units));
+		t->sched->together = t->machine->threads > 1 ? FEW : 0;
 		return;
 	}
 	int64_t row = MAX(1, space / rows);
 	cut_rows(t, rows, row);
-	if (t->machine->threads > 1)
+	if (t->machine->threads > 1) {
+		t->sched->units = beside(t);
 		return;
+	}
 	choose_kept(t, row);
 	choose_ahead(t, &groups, row);
 }

@@ -51,11 +51,12 @@ typedef struct Gen {
 	Value function, buf, worker, local;
 	LLVMBasicBlockRef entry; // variables
 	LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr;
-	Level *level;  // where code is written now
-	Level *ground; // the function
-	Level *floor;  // nothing is placed outside of this level
-	Bound *bound;  // the last that is bound
-	Bound *keep;   // the first that is kept
+	Level *level;      // where code is written now
+	Level *ground;     // the function
+	Level *floor;      // nothing is placed outside of this level
+	Bound *bound;      // the last that is bound
+	Bound *keep;       // the first that is kept
+	struct Late *late; // NULL: stores do not wait
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
 	TileCalls *tiles;   // what the module's kernels call
@@ -130,6 +131,16 @@ Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread'
 
 // The body of a loop over lanes: `n` vectors side by side.
 typedef void LaneBody(Gen *, int n, const Index *unit, void *context);
+// for (i = from + own; i < to; i += step), where `to` is at most `count`: the body of `together`
+// steps at a time, with n = 1 each, and of the rest one by one. Range do not depend on each other:
+// their loads, which come before their stores, wait for memory together.
+typedef struct Range {
+	Value from, to, own; // own: of this thread, less than step; NULL: 0
+	int64_t count, step, together;
+	int64_t multiple; // to - from is a multiple of it
+	bool lanes;       // i differs by thread
+} Range;
+void range_loop(Gen *, const Range *, LaneBody *, void *context);
 // TargetOps.lane_loop of CPUs.
 void vector_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *context);
 Value first_lanes(Gen *, int64_t count); // a mask of them
@@ -319,9 +330,22 @@ Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 
 // ---- memory: lanes.c ------------------------------------------------------------------
 
+// Stores at a level that wait for the loads of all steps which are written side by side.
+typedef struct LateStore {
+	Elem e;
+	Value memory, v;
+	Lanes to;
+} LateStore;
+typedef struct Late {
+	Level *level;
+	VEC(LateStore) stores;
+} Late;
+
 // An element, or elements along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
+void store_late(Gen *);  // what waits in g->late
+void loads_ahead(Gen *); // ahead.c: moves the loads of the block before what they do not need
 void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------

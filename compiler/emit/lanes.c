@@ -74,6 +74,11 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 {
+	if (g->late && g->late->level == g->level) {
+		LateStore late = {e, memory, v, *x};
+		PUSH(g->arena, g->late->stores, late);
+		return;
+	}
 	LLVMTypeRef type = memory_type(g, e);
 	if (differs(x))
 		v = splat(g, v);
@@ -89,4 +94,14 @@ void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 	LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
 	const char *name = is_vector(to) ? "llvm.masked.scatter" : "llvm.masked.store";
 	intrinsic(g, name, 2, types, 4, args);
+}
+
+void store_late(Gen *g)
+{
+	Late late = *g->late;
+	g->late->level = NULL;
+	for (int i = 0; i < late.stores.count; i++) {
+		const LateStore *s = &late.stores.at[i];
+		store_lanes(g, s->e, s->memory, &s->to, s->v);
+	}
 }

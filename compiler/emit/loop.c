@@ -123,6 +123,47 @@ void when_end(Gen *g, Loop *once)
 	LLVMPositionBuilderAtEnd(g->b, exit);
 }
 
+// ---- several steps at once ------------------------------------------------------------
+
+static Index step_index(Gen *g, const Range *s, Value i, int64_t beyond)
+{
+	g->level->lanes |= s->lanes;
+	return s->lanes ? lane_index(g, i, s->count - beyond, 1, NULL)
+	                : uniform_index(g, i, s->count - beyond, 1);
+}
+
+void range_loop(Gen *g, const Range *s, LaneBody *body, void *context)
+{
+	int64_t together = MAX(1, MIN(s->together, s->count / s->step)),
+	        beyond = (together - 1) * s->step;
+	bool exact =
+	    s->from == number(g, 0) && s->to == number(g, s->count); // constants are unique
+	int64_t multiple = exact ? s->count : s->multiple;
+	Value from = s->own ? sum_of(g, s->from, s->own) : s->from;
+	if (together > 1) {
+		Value end = LLVMBuildSub(g->b, s->to, number(g, beyond), "");
+		Loop loop = loop_begin(g, from, end, together * s->step);
+		Index first = step_index(g, s, loop.i, beyond);
+		Late late = {.level = g->level}, *outer = g->late;
+		g->late = &late;
+		for (int64_t k = 0; k < together; k++) {
+			Index unit = shift_index(first, k * s->step);
+			body(g, 1, &unit, context);
+		}
+		loads_ahead(g);
+		store_late(g);
+		g->late = outer;
+		loop_end(g, &loop);
+		if (multiple && multiple % (together * s->step) == 0)
+			return;
+		from = read_variable(g, loop.counter);
+	}
+	Loop rest = loop_begin(g, from, s->to, s->step);
+	Index unit = step_index(g, s, rest.i, 0);
+	body(g, 1, &unit, context);
+	loop_end(g, &rest);
+}
+
 // ---- lanes ----------------------------------------------------------------------------
 
 Value first_lanes(Gen *g, int64_t count)

@@ -152,10 +152,24 @@ static void lane_step(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
+static void one_step(Gen *g, int n, const Index *i, void *context)
+{
+	Reduction *f = context;
+	(void)n;
+	group_index(g->vars, &f->groups, f->groups.n - 1, &f->space, i, f->at);
+	reduce_loops(g, f, f->groups.n);
+}
+
 static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 {
+	int64_t together = g->kern->sched->together;
 	if (f->lanes && group == f->groups.n - 1) {
 		g->ops->lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
+		return;
+	}
+	if (together > 1 && group == f->groups.n - 1) {
+		Range steps = {from, to, NULL, f->groups.size[group], 1, together, 0, false};
+		range_loop(g, &steps, one_step, f);
 		return;
 	}
 	Loop loop = loop_begin(g, from, to, 1);

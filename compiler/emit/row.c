@@ -61,6 +61,13 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
+typedef struct Depth { // where loops are
+	RowKernel *kernel;
+	int group;
+} Depth;
+
+static void store_step(Gen *g, int n, const Index *i, void *depth);
+
 // Loops over the reduced groups from `group` on, and all units inside.
 static void store_loops(Gen *g, RowKernel *s, int group)
 {
@@ -76,12 +83,23 @@ static void store_loops(Gen *g, RowKernel *s, int group)
 		g->ops->lane_loop(g, number(g, 0), number(g, size), size, 1, store_units, s);
 		return;
 	}
-	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
-	Index i = uniform_index(g, loop.i, size, 1);
+	Depth depth = {s, group};
+	Range steps = {.from = number(g, 0),
+	               .to = number(g, size),
+	               .count = size,
+	               .step = 1,
+	               .together = group == s->groups.n - 1 ? g->kern->sched->together : 1};
+	range_loop(g, &steps, store_step, &depth);
+}
+
+static void store_step(Gen *g, int n, const Index *i, void *context)
+{
+	const Depth *d = context;
+	RowKernel *s = d->kernel;
+	(void)n;
 	for (int u = 0; u < s->units; u++)
-		group_index(g->vars, &s->groups, group, &g->kern->space, &i, s->idx + u * RANK);
-	store_loops(g, s, group + 1);
-	loop_end(g, &loop);
+		group_index(g->vars, &s->groups, d->group, &g->kern->space, i, s->idx + u * RANK);
+	store_loops(g, s, d->group + 1);
 }
 
 // What has the shape of the reductions is evaluated before the outputs of the full shape, and
@@ -278,28 +296,41 @@ static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Val
 
 // ---- the same by threads of a GPU ------------------------------------------------------
 
-// Rows from `first` on, every `ways`-th.
-static void thread_rows(Gen *g, RowKernel *s, uint32_t groups, const Index *unit, Value first,
-                        Value to, int together)
+typedef struct ThreadRows { // of a column
+	RowKernel *kernel;
+	uint32_t groups;
+	const Index *unit;
+} ThreadRows;
+
+static void thread_row(Gen *g, int n, const Index *row, void *context)
 {
-	int64_t rows = 1, ways = s->parts.ways;
-	for (int k = 0; k < s->groups.n; k++)
-		rows *= groups >> k & 1 ? s->groups.size[k] : 1;
-	to = LLVMBuildSub(g->b, to, number(g, (together - 1) * ways), "");
-	Loop loop = loop_begin(g, first, to, together * ways);
-	Index row = uniform_index(g, loop.i, rows - (together - 1) * ways, 1);
-	for (int r = 0; r < together; r++) {
-		Index at = shift_index(row, r * ways), *idx = s->idx + r * RANK;
-		row_index(g->vars, &s->groups, groups, &g->kern->space, &at, idx);
-		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, unit, idx);
-	}
+	const ThreadRows *t = context;
 	const Sched *sched = g->kern->sched;
-	bool stores = g->stage != BEFORE || (!sched->after && !sched->joined);
+	RowKernel *s = t->kernel;
+	(void)n;
+	row_index(g->vars, &s->groups, t->groups, &g->kern->space, row, s->idx);
+	group_index(g->vars, &s->groups, s->lanes, &g->kern->space, t->unit, s->idx);
 	if (g->stage == BEFORE)
-		partials_step(g, &s->parts, unit, together, s->idx);
-	for (int r = 0; r < together && stores; r++)
-		store_outs(g, s->idx + r * RANK);
-	loop_end(g, &loop);
+		partials_step(g, &s->parts, t->unit, 1, s->idx);
+	if (g->stage != BEFORE || (!sched->after && !sched->joined))
+		store_outs(g, s->idx);
+}
+
+// Every `ways`-th row of those from..to, from the thread's own on.
+static void thread_rows(Gen *g, RowKernel *s, uint32_t groups, const Index *unit, Value from,
+                        Value to)
+{
+	const Sched *sched = g->kern->sched;
+	ThreadRows rows = {s, groups, unit};
+	Range steps = {.from = from,
+	               .to = to,
+	               .own = s->parts.way,
+	               .count = 1,
+	               .step = s->parts.ways,
+	               .together = MIN(sched->together, sched->rows / s->parts.ways)};
+	for (int k = 0; k < s->groups.n; k++)
+		steps.count *= groups >> k & 1 ? s->groups.size[k] : 1;
+	range_loop(g, &steps, thread_row, &rows);
 }
 
 // Records the reductions of a column, which the thread has.
@@ -350,9 +381,7 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 	g->level->lanes = true;
 	partials_share(g, &s->parts, wide);
 	s->parts.shared = partials_memory(g);
-	int64_t ways = s->parts.ways, some = g->stage == BEFORE ? sched->together : 1;
-	some = sched->rows < some * ways ? 1 : some;
-	Value column = sum_of(g, pieces.i, s->parts.own), first = sum_of(g, from, s->parts.way);
+	Value column = sum_of(g, pieces.i, s->parts.own);
 	if (g->stage == MAIN)
 		partials_total(g, &s->parts, column, columns);
 	Loop exists =
@@ -360,14 +389,7 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 	Index unit = lane_index(g, column, columns, 1, NULL);
 	if (g->stage == MAIN)
 		finish_column(g, s, &unit);
-	if (some > 1) {
-		thread_rows(g, s, groups, &unit, first, to, (int)some);
-		Value own = LLVMBuildSub(g->b, to, first, ""); // and the rows between them
-		own = LLVMBuildAdd(g->b, own, number(g, ways - 1), "");
-		own = LLVMBuildSDiv(g->b, own, number(g, some * ways), "");
-		first = sum_of(g, first, times(g, own, some * ways));
-	}
-	thread_rows(g, s, groups, &unit, first, to, 1);
+	thread_rows(g, s, groups, &unit, from, to);
 	when_end(g, &exists);
 	if (g->stage == BEFORE)
 		partials_store(g, &s->parts, column, columns);

@@ -771,34 +771,54 @@ static Value part_of_sums(ThreadTile *d, Value part)
 	return element(d, work_memory(d->g, 0), times(d->g, part, d->p.part_size));
 }
 
+typedef struct FinishedRows { // of a thread's column
+	ThreadTile *tile;
+	const Index *column;
+	Value before, sums; // rows before those of the tile; where the sums of row 0 would be
+} FinishedRows;
+
+static void finish_row(Gen *g, int n, const Index *own, void *context)
+{
+	const FinishedRows *f = context;
+	ThreadTile *d = f->tile;
+	const DotSizes *p = &d->p.dot;
+	Value i = sum_of(g, f->before, index_i64(g, own)), x;
+	Index row = uniform_index(g, i, p->batch * p->m, 1), idx[RANK];
+	(void)n;
+	if (d->s->parts > 1) {
+		Value place = sum_of(g, times(g, i, d->line), d->column);
+		load_side(g, d->elem, d->bytes, element(d, f->sums, place), 1, &x);
+		place = sum_of(g, times(g, i, p->n), d->column);
+		Value to = part_of_sums(d, index_i64(g, &d->number));
+		store_side(g, d->elem, d->bytes, element(d, to, place), 1, &x);
+		return;
+	}
+	result_index(d, &row, f->column, idx);
+	partials_step(g, &d->parts, f->column, 1, idx);
+	store_outs(g, idx);
+}
+
 // One thread has every `ways`-th row of a column, in shared memory from row `from` of the tile on.
 static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 {
 	Gen *g = d->g;
 	const DotSizes *p = &d->p.dot;
-	Value column = d->column;
-	Index j = uniform_index(g, column, p->n, 1);
+	Index column = uniform_index(g, d->column, p->n, 1);
 	Value before = sum_of(g, times(g, index_i64(g, &d->batch), p->m), d->first[0]);
 	Value skip = times(g, sum_of(g, before, from), d->line);
 	Value sums = element(d, d->shared, LLVMBuildNeg(g->b, sum_of(g, skip, d->first[1]), ""));
 	Bound bound;
 	bind_sums(d, &bound, sums, d->line);
+	FinishedRows f = {d, &column, before, sums};
 	Value end = LLVMBuildSub(g->b, number(g, p->m), d->first[0], "");
-	end = end_after(g, from, rows, end);
-	Loop each = loop_begin(g, sum_of(g, from, d->parts.way), end, d->parts.ways);
-	Index row = uniform_index(g, sum_of(g, before, each.i), p->batch * p->m, 1), idx[RANK];
-	if (d->s->parts > 1) {
-		Value place = sum_of(g, times(g, index_i64(g, &row), d->line), column), x;
-		load_side(g, d->elem, d->bytes, element(d, sums, place), 1, &x);
-		place = sum_of(g, times(g, index_i64(g, &row), p->n), column);
-		Value to = part_of_sums(d, index_i64(g, &d->number));
-		store_side(g, d->elem, d->bytes, element(d, to, place), 1, &x);
-	} else {
-		result_index(d, &row, &j, idx);
-		partials_step(g, &d->parts, &j, 1, idx);
-		store_outs(g, idx);
-	}
-	loop_end(g, &each);
+	Range steps = {.from = from,
+	               .to = end_after(g, from, rows, end),
+	               .own = d->parts.way,
+	               .count = d->size[0],
+	               .step = d->parts.ways,
+	               .together = MIN(d->s->together, rows / d->parts.ways),
+	               .multiple = p->m % d->size[0] ? 0 : rows};
+	range_loop(g, &steps, finish_row, &f);
 	unbind_memory(g, &bound);
 }
 
@@ -915,6 +935,22 @@ static void product(ThreadTile *d)
 	when_end(g, &once);
 }
 
+typedef struct Addition { // of the parts of an element
+	ThreadTile *tile;
+	Value i, sum; // its place in a part; a variable
+} Addition;
+
+static void add_part(Gen *g, int n, const Index *part, void *context)
+{
+	const Addition *a = context;
+	ThreadTile *d = a->tile;
+	Value x;
+	(void)n;
+	load_side(g, d->elem, d->bytes, element(d, part_of_sums(d, index_i64(g, part)), a->i), 1,
+	          &x);
+	set_variable(g, a->sum, LLVMBuildFAdd(g->b, read_variable(g, a->sum), x, ""));
+}
+
 // Adds up the parts of an element, in order, where the first is.
 static void add_parts(Gen *g, int n, const Index *unit, void *context)
 {
@@ -923,19 +959,16 @@ static void add_parts(Gen *g, int n, const Index *unit, void *context)
 	const DotSizes *p = &d->p.dot;
 	Index row, column, idx[RANK];
 	split_index(g->vars, unit, p->n, &row, &column);
-	Value i = index_i64(g, unit), sum = variable(g, LLVMConstNull(d->elem));
-	Loop parts = loop_begin(g, number(g, 0), number(g, d->s->parts), 1);
-	Value x;
-	load_side(g, d->elem, d->bytes, element(d, part_of_sums(d, parts.i), i), 1, &x);
-	set_variable(g, sum, LLVMBuildFAdd(g->b, read_variable(g, sum), x, ""));
-	loop_end(g, &parts);
-	Value total = read_variable(g, sum), sums = work_memory(g, 0);
-	store_side(g, d->elem, d->bytes, element(d, sums, i), 1, &total);
-	Bound bound;
-	bind_sums(d, &bound, sums, p->n);
+	Addition a = {d, index_i64(g, unit), variable(g, LLVMConstNull(d->elem))};
+	Range parts = {.from = number(g, 0),
+	               .to = number(g, d->s->parts),
+	               .count = d->s->parts,
+	               .step = 1,
+	               .together = d->s->together};
+	range_loop(g, &parts, add_part, &a);
 	result_index(d, &row, &column, idx);
+	remember(g, g->kern->root, idx, read_variable(g, a.sum));
 	store_outs(g, idx);
-	unbind_memory(g, &bound);
 }
 
 // A worker has some elements of all, or columns of the partial results.

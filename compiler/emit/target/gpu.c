@@ -20,17 +20,22 @@ Loop gpu_single_begin(Gen *g)
 	return single;
 }
 
-// Threads take the elements in turn.
+// Threads take the elements in turn, some at once.
 void gpu_lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
                    void *context)
 {
 	(void)unroll;
-	Value start = LLVMBuildAdd(g->b, from, g->ops->thread(g), "");
-	Loop loop = loop_begin(g, start, to, THREADS);
-	g->level->lanes = true;
-	Index unit = lane_index(g, loop.i, count, 1, NULL);
-	body(g, 1, &unit, context);
-	loop_end(g, &loop);
+	const Sched *s = g->kern->sched;
+	bool pieces = s->partition == P_columns && count % s->columns == 0;
+	Range steps = {.from = from,
+	               .to = to,
+	               .own = g->ops->thread(g),
+	               .count = count,
+	               .step = THREADS,
+	               .together = s->units,
+	               .multiple = pieces ? s->columns : 0,
+	               .lanes = true};
+	range_loop(g, &steps, body, context);
 }
 
 // ---- values in memory that the worker's threads share ---------------------------------
