@@ -43,11 +43,33 @@ static bool is_own_reduction(const Scheduler *t, Ref r)
 	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
 }
 
-// Returns how many elements of a thread of a GPU wait for memory at once: one, if a loop computes
-// it.
+// Returns the bytes that an element of the kernel's space reads of values as large as that.
+static int64_t bytes_read(const Scheduler *t)
+{
+	int64_t bytes = 0, count = count_of(&t->kern->space);
+	VEC(Ref) seen = {0};
+	for (int i = 0; i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		for (int k = 0; k < v->nin; k++) {
+			const Val *in = val(t->graph, v->in[k]);
+			int again = 0;
+			while (again < seen.count && seen.at[again] != v->in[k])
+				again++;
+			if (again < seen.count || count_of(&in->shape) != count ||
+			    t->inside.holds(t->inside.context, v->in[k]))
+				continue;
+			PUSH(t->scratch, seen, v->in[k]);
+			bytes += elems[in->type].bytes;
+		}
+	}
+	return bytes;
+}
+
+// Returns how many elements of a thread of a GPU wait for memory at once, which has 24 KB or more
+// on the way to a multiprocessor: one, if a loop computes it.
 static int64_t beside(const Scheduler *t)
 {
-	enum { HEAVY = 24 };
+	enum { HEAVY = 24, BYTES = 4 };
 	int weight = 0;
 	if (t->machine->threads == 1)
 		return 1;
@@ -58,7 +80,7 @@ static int64_t beside(const Scheduler *t)
 			return 1;
 		weight += prims[v->op].weight;
 	}
-	return weight > HEAVY ? FEW / 2 : FEW;
+	return weight > HEAVY ? FEW / 2 : bytes_read(t) > BYTES ? FEW : 2 * FEW;
 }
 
 static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t piece)
@@ -79,10 +101,11 @@ static void cut_rows(Scheduler *t, int64_t rows, int64_t size)
 // Returns the elements of a worker of a map; on a GPU, as many workers as there is room for.
 static int64_t map_piece(const Scheduler *t, int64_t columns)
 {
-	int64_t most = work_of(t), least = most / 4;
+	int64_t most = work_of(t), least = most / 4, unit = t->machine->threads * t->sched->units;
 	if (t->machine->threads == 1)
 		return columns < 4 * most ? least : most;
-	return MAX(least, MIN(most, ceil_div(columns, wave_of(t->machine))));
+	int64_t each = ceil_div(columns, wave_of(t->machine) * least) * least;
+	return MIN(MAX(most, unit), each);
 }
 
 static void block_map(Scheduler *t)
