@@ -1,5 +1,5 @@
 // ckpt.c: reads and writes checkpoint files, in the format of store.c.
-#include "rt.h"
+#include "device.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -41,6 +41,7 @@ static int save(const struct amos *m, const char *path, const struct amos_positi
 		fwrite(m->state, 1, (size_t)state, file.to);
 		status = amos_file_keep(&file);
 	}
+	amos_device_touched(m->device);
 	free(header);
 	return status;
 }

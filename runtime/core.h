@@ -25,6 +25,15 @@ struct amos_spans { // a list with room for some; others are not recorded
 	int64_t room, count;
 	struct amos_span *at;
 };
+struct amos_block { // memory that is given out from its start; at NULL: only counted
+	char *at;
+	int64_t bytes; // given out
+};
+struct amos_apart {               // what an instance on a device has outside of its own block
+	struct amos_block values; // parameters, state, large outputs, gradients
+	struct amos_block scratch, batch; // and local memory; the sets of buffers
+};
+enum amos_way { AMOS_TO_HOST, AMOS_FROM_HOST, AMOS_WITHIN }; // of a copy of a device's memory
 struct amos_pool;
 struct amos_run;
 struct amos { // an open model, to be read only
@@ -42,7 +51,6 @@ struct amos { // an open model, to be read only
 
 	// private
 	int64_t bytes; // of the mapping that holds this and all else; 0: the memory is the caller's
-	int64_t tables; // bytes of this and its tables
 	char *params, *state, *gradients, *scratch, *local;
 	// The buffers of a batch are its inputs and its small outputs. There are as many sets of
 	// them as batches may run at once, each of batch_bytes bytes. A device has copies of them,
@@ -65,7 +73,8 @@ struct amos { // an open model, to be read only
 	int64_t first[AMOS_KINDS + 1]; // by kind: its first array in `slots`
 	int64_t *slots;                // by kind and number; -1: a gradient that there is not
 	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
-	int (*wait)(const struct amos_run *); // as amos_run.wait
+	int (*copy)(const struct amos_run *, enum amos_way, void *to, const void *from,
+	            int64_t bytes); // as amos_run.copy
 	// Start a run, and wait for that of the set in use; NULL: launches are done when they
 	// return.
 	int (*begin)(const struct amos_run *, const struct amos_entry *);
@@ -83,11 +92,10 @@ int amos_read_setup(const char *function, const struct amos_setup *, struct amos
 // version of the runtime.
 int amos_prepare(struct amos *m, const struct amos_model *, const struct amos_setup *);
 int64_t amos_round_up(int64_t n, int64_t to);
-// Assigns the addresses of all that an instance has in `memory`, which begins with `m` itself, with
-// the large blocks, aligned to `align`, after the tables or, unless NULL, in `blocks`; of these,
-// the sets of buffers in `batch`, unless NULL. Returns the bytes to the end of the blocks. memory
-// NULL: only counts.
-int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, char *batch, int64_t align);
+// Assigns the addresses of all that an instance has in `memory`, which begins with `m` itself and
+// its tables, and goes on with the large blocks, aligned to `align`, unless these lie apart. Sets
+// the bytes of these, and returns those of `memory`. memory NULL: only counts.
+int64_t amos_lay_out(struct amos *m, char *memory, struct amos_apart *, int64_t align);
 // Fills in an instance that is laid out in zeros: lists, first weights and state, seed.
 void amos_fill(struct amos *m, const struct amos_setup *);
 void amos_list_slots(struct amos *); // api.c: lists the slots by kind in amos.slots
@@ -128,8 +136,8 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 // used, and neither parameters nor state.
 int amos_begin(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
 int amos_end(struct amos *, const struct amos_entry *, void *const *outputs);
-// Selects the set of buffers for batch `number`, which amos_slot_bytes(), amos_out_bytes() and calls
-// then use. Sets are reused every amos.batches batches.
+// Selects the set of buffers for batch `number`, which amos_slot_bytes(), amos_out_bytes() and
+// calls then use. Sets are reused every amos.batches batches.
 void amos_use_batch(struct amos *, int64_t number);
 
 // ---- program.c: entries on memory and threads of the caller ---------------------------
@@ -142,10 +150,12 @@ struct amos_run { // blocks are aligned to 64 bytes
 	// Runs all workers of a row of amos_entry.kernels and returns when they are done: 0, or a
 	// status that ends the entry. `buf`: addresses of the row's operands, until it returns.
 	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
-	// Returns when all launches are done, as launch() does; NULL: they are when launch()
-	// returns. It has set the error.
-	int (*wait)(const struct amos_run *);
-	void *own; // of launch() and wait()
+	// Copies to or from blocks that the host does not address, after the launches so far, and
+	// returns as launch() does, when that is done; it has set the error. NULL: the host
+	// addresses them, and launches are done when launch() returns.
+	int (*copy)(const struct amos_run *, enum amos_way, void *to, const void *from,
+	            int64_t bytes);
+	void *own; // of launch() and copy()
 };
 // Returns 0, or the status of the launch that failed.
 int amos_run_entry(const struct amos_run *, const struct amos_entry *);

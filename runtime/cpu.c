@@ -61,9 +61,10 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 	return AMOS_DONE;
 }
 
-static int wait_for_device(const struct amos_run *run)
+static int copy_on_device(const struct amos_run *run, enum amos_way way, void *to, const void *from,
+                          int64_t bytes)
 {
-	return amos_device_wait(((struct amos *)run->own)->device);
+	return amos_device_copy(((struct amos *)run->own)->device, way, to, from, bytes);
 }
 
 // Launches that are timed are waited for one by one.
@@ -119,7 +120,7 @@ static void release(struct amos *m)
 static int use_device(struct amos *m)
 {
 	m->launch = launch_on_device;
-	m->wait = wait_for_device;
+	m->copy = copy_on_device;
 	m->begin = amos_device_begin;
 	m->end = amos_device_end;
 	m->constants = amos_device_constants(m->device);
@@ -144,16 +145,47 @@ static int64_t batches_of(const struct amos_model *model)
 	return batches;
 }
 
-// Gives the instance, which is only counted so far, memory on its device: the blocks, and the sets
-// of buffers on host and device. Returns the blocks; NULL: there is no memory.
-static char *take_device_memory(struct amos *m)
+// Fails if the device has too little memory left for what lies apart. Drivers would take shared
+// memory beyond that, and move it back and forth in every step.
+static int check_room(const struct amos *m, const struct amos_apart *apart)
+{
+	const struct amos_model *model = m->model;
+	int64_t room = 0, kept = model->params + model->state + model->gradients,
+	        needed = apart->values.bytes + apart->scratch.bytes + apart->batch.bytes;
+	int status = amos_device_room(m->device, &room);
+	if (status || needed <= room)
+		return status;
+	// Scratch and batch grow with the batch, but some scratch does not: this is an upper bound.
+	// --memory does not count a second set of buffers.
+	int64_t percent = 100 * (room - kept) / (needed - kept), limit = room - apart->batch.bytes;
+	bool large = limit >= 64 << 20;
+	char cure[128] = "use a device with more memory";
+	if (percent > 0)
+		snprintf(cure, sizeof cure,
+		         "give a smaller --batch, at most %" PRId64 " %% of this one", percent);
+	if (limit > kept && amos_find_entry(model, "train"))
+		snprintf(cure + strlen(cure), sizeof cure - strlen(cure),
+		         ", or --memory %" PRId64 "%c", limit >> (large ? 20 : 10),
+		         large ? 'M' : 'K');
+	return amos_fail(AMOS_MACHINE,
+	                 "%s: expected %.1f MB of memory on %s, found %.1f MB %s: parameters, "
+	                 "state and gradients take %.1f MB, scratch and batch %.1f MB" HELP "%s",
+	                 model->name, (double)needed / 1e6, amos_device_name(m->device),
+	                 (double)room / 1e6, amos_device_room_word(m->device), (double)kept / 1e6,
+	                 (double)(needed - kept) / 1e6, cure);
+}
+
+// Gives the instance, which is only counted so far, memory on its device: what lies apart.
+static int take_device_memory(struct amos *m, struct amos_apart *apart)
 {
 	m->batches = batches_of(m->model);
-	int64_t bytes = amos_lay_out(m, NULL, NULL, NULL, PAGE), sets = m->batches * m->batch_bytes;
-	m->batch = amos_device_batch(m->device, sets, &m->device_batch);
-	// The tables, which `bytes` counts, are more than alignment adds where the sets are
-	// missing.
-	return m->batch ? amos_device_memory(m->device, bytes - sets) : NULL;
+	m->bytes = amos_lay_out(m, NULL, apart, PAGE);
+	int status = check_room(m, apart);
+	if (status)
+		return status;
+	return amos_device_memory(m->device, apart, &m->device_batch)
+	           ? amos_device_clear(m->device, apart, m->model->params)
+	           : no_memory(m);
 }
 
 static int start_threads(struct amos *m)
@@ -221,18 +253,17 @@ static int open_mapped(const struct amos_model *model, const struct amos_setup *
 		release(&m);
 		return status;
 	}
-	m.bytes = amos_lay_out(&m, NULL, NULL, NULL, PAGE);
-	// The host uses its tables while the device uses the blocks.
-	char *blocks = m.device ? take_device_memory(&m) : NULL;
-	m.bytes = m.device ? m.tables : m.bytes;
-	char *at = m.device && !blocks ? NULL : map_pages(m.bytes);
+	struct amos_apart apart = {.batch = {NULL, 0}};
+	m.bytes = amos_lay_out(&m, NULL, NULL, PAGE);
+	status = m.device ? take_device_memory(&m, &apart) : AMOS_DONE;
+	char *at = status ? NULL : map_pages(m.bytes);
 	if (!at) {
-		status = no_memory(&m);
+		status = status ? status : no_memory(&m);
 		release(&m);
 		return status;
 	}
 	*to = memcpy(at, &m, sizeof m);
-	amos_lay_out(*to, at, blocks, m.batch, PAGE);
+	amos_lay_out(*to, at, m.device ? &apart : NULL, PAGE);
 	status = m.device ? use_device(*to) : setup->parallel_for ? AMOS_DONE : start_threads(*to);
 	if (status) {
 		amos_close(*to);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLES = 1 << 15, BLOCKS = 5 }; // addresses in the shared tables, at least; of memory
+enum { TABLES = 1 << 15, BLOCKS = 6 }; // addresses in the shared tables, at least; of memory
 
 struct code { // of a row
 	void *kernel;
@@ -33,6 +33,7 @@ struct amos_device {
 	uint64_t *tables, *run; // by set of buffers; those of the run that is started
 	int64_t each;           // of a set, in addresses
 	int64_t used, room;     // of `run`
+	bool touched;           // parameters and state, by the host, since the last run
 	struct {
 		enum amos_sharing sharing;
 		void *at;
@@ -72,17 +73,43 @@ static void *allocate(struct amos_device *d, enum amos_sharing sharing, int64_t 
 	return at;
 }
 
-char *amos_device_memory(struct amos_device *d, int64_t bytes)
+int amos_device_room(struct amos_device *d, int64_t *bytes)
 {
-	char *at = allocate(d, AMOS_SHARED, bytes);
-	return at ? memset(at, 0, (size_t)bytes) : NULL;
+	return d->driver->room(d->open, bytes);
 }
 
-char *amos_device_batch(struct amos_device *d, int64_t bytes, char **copy)
+const char *amos_device_room_word(const struct amos_device *d)
 {
-	char *at = allocate(d, AMOS_HOST, bytes);
-	*copy = at ? allocate(d, AMOS_DEVICE, bytes) : NULL;
-	return *copy ? memset(at, 0, (size_t)bytes) : NULL;
+	return d->driver->room_word;
+}
+
+bool amos_device_memory(struct amos_device *d, struct amos_apart *apart, char **batch_copy)
+{
+	apart->values.at = allocate(d, AMOS_SHARED, apart->values.bytes);
+	apart->scratch.at = allocate(d, AMOS_DEVICE, apart->scratch.bytes);
+	apart->batch.at = allocate(d, AMOS_HOST, apart->batch.bytes);
+	*batch_copy = allocate(d, AMOS_DEVICE, apart->batch.bytes);
+	return apart->values.at && apart->scratch.at && apart->batch.at && *batch_copy;
+}
+
+// The rest is set by the device, so that none of it lies in pages of the host.
+int amos_device_clear(struct amos_device *d, const struct amos_apart *apart, int64_t filled)
+{
+	int64_t rest = apart->values.bytes - filled;
+	int status = rest ? d->driver->clear(d->open, apart->values.at + filled, rest) : AMOS_DONE;
+	if (!status)
+		status = amos_device_wait(d);
+	if (status)
+		return status;
+	memset(apart->values.at, 0, (size_t)filled);
+	memset(apart->batch.at, 0, (size_t)apart->batch.bytes);
+	return AMOS_DONE;
+}
+
+void amos_device_touched(struct amos_device *d)
+{
+	if (d)
+		d->touched = true;
 }
 
 const char *amos_device_constants(const struct amos_device *d)
@@ -164,12 +191,13 @@ static int set_up(struct amos_device *d)
 		return status;
 	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->each * AMOS_MARKS);
 	d->run = d->tables;
-	d->constants = allocate(d, AMOS_SHARED, model->constant_bytes);
+	d->constants = allocate(d, AMOS_DEVICE, model->constant_bytes);
 	if (!d->tables || !d->constants)
 		return amos_no_memory(model->name);
 	if (model->constant_bytes)
-		memcpy(d->constants, model->constants, (size_t)model->constant_bytes);
-	return find_code(d);
+		status = amos_device_copy(d, AMOS_FROM_HOST, d->constants, model->constants,
+		                          model->constant_bytes);
+	return status ? status : find_code(d);
 }
 
 // Opens the device of one variant. *other: it, or its driver, is none that runs the code.
@@ -183,7 +211,7 @@ static int open_variant(const struct amos_model *model, struct amos_device **to,
 	struct amos_device *d = calloc(1, sizeof *d);
 	if (!d)
 		return amos_no_memory(model->name);
-	*d = (struct amos_device){.driver = driver, .model = model};
+	*d = (struct amos_device){.driver = driver, .model = model, .touched = true};
 	int status = driver->open(&d->open);
 	if (!status) {
 		status = set_up(d);
@@ -267,6 +295,12 @@ int amos_device_wait(struct amos_device *d)
 	return d->driver->wait(d->open);
 }
 
+int amos_device_copy(struct amos_device *d, enum amos_way way, void *to, const void *from,
+                     int64_t bytes)
+{
+	return d->driver->copy(d->open, way, to, from, bytes);
+}
+
 int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
                        const struct amos_kernel *row, char *const *buf)
 {
@@ -303,6 +337,15 @@ static int upload_inputs(const struct amos *m, const struct amos_entry *entry)
 		status = d->driver->upload(d->open, copy_of(m, from), from, s->bytes);
 	}
 	return status ? status : d->driver->join(d->open);
+}
+
+static int prefetch_values(const struct amos *m)
+{
+	struct amos_device *d = m->device;
+	int64_t bytes = m->state + m->model->state - m->params;
+	bool moves = d->touched && d->driver->prefetch && bytes;
+	d->touched = false;
+	return moves ? d->driver->prefetch(d->open, m->params, bytes) : AMOS_DONE;
 }
 
 // Copies the small outputs, which follow each other.
@@ -356,6 +399,8 @@ int amos_device_begin(const struct amos_run *run, const struct amos_entry *entry
 	d->room = p->room;
 	d->used = 0;
 	int status = upload_inputs(m, entry);
+	if (!status)
+		status = prefetch_values(m);
 	if (!status)
 		status = start_launches(run, entry);
 	if (!status)

@@ -21,6 +21,10 @@ struct amos_driver {
 	int (*open)(void **device);
 	void (*close)(void *device);
 	const char *(*describe)(void *device); // its name, for users and checkpoints
+	// Gets the bytes of AMOS_SHARED and AMOS_DEVICE memory that a device has left, or has if
+	// its driver does not say. `room_word` says which.
+	int (*room)(void *device, int64_t *bytes);
+	const char *room_word;
 	// NULL: no memory. Aligned to 64 bytes, not zeroed.
 	void *(*allocate)(void *device, enum amos_sharing, int64_t bytes);
 	void (*release)(void *device, enum amos_sharing, void *memory);
@@ -33,6 +37,14 @@ struct amos_driver {
 	int (*launch)(void *device, void *kernel, const uint64_t *table, int64_t blocks,
 	              int64_t threads);
 	int (*wait)(void *device); // for all launches and copies
+	// Copies, after the launches so far, between AMOS_SHARED or AMOS_DEVICE memory and any of
+	// the host's, or within it, and waits for that.
+	int (*copy)(void *device, enum amos_way, void *to, const void *from, int64_t bytes);
+	// Sets AMOS_SHARED memory to 0, in order with launches.
+	int (*clear)(void *device, void *at, int64_t bytes);
+	// Moves AMOS_SHARED memory to the device at once, in order with launches; NULL: the driver
+	// moves it when it is used.
+	int (*prefetch)(void *device, const void *at, int64_t bytes);
 	// Copies to AMOS_DEVICE memory from AMOS_HOST memory; download: back.
 	int (*upload)(void *device, void *to, const void *from, int64_t bytes);
 	int (*download)(void *device, void *to, const void *from, int64_t bytes);
@@ -59,16 +71,24 @@ extern const struct amos_driver amos_opencl, amos_cuda, amos_hip; // opencl.c, g
 // *model to it, and builds its code there. NULL: none does, and a CPU may run the model; then
 // amos_error() says why none does, unless no variant is for a device.
 int amos_device_open(const struct amos_model **model, struct amos_device **);
-void amos_device_close(struct amos_device *);                  // with its memory; NULL is allowed
-char *amos_device_memory(struct amos_device *, int64_t bytes); // shared, zeroed; NULL: no memory
-// Allocates memory of the host, zeroed, and as much of the device for a copy of it. NULL: no
-// memory.
-char *amos_device_batch(struct amos_device *, int64_t bytes, char **copy);
+void amos_device_close(struct amos_device *);               // with its memory; NULL is allowed
+int amos_device_room(struct amos_device *, int64_t *bytes); // as of its driver
+const char *amos_device_room_word(const struct amos_device *);
+// Allocates the blocks that are counted: values shared with the host, scratch of the device alone,
+// the batch of the host, and *batch_copy of the device. False: no memory.
+bool amos_device_memory(struct amos_device *, struct amos_apart *, char **batch_copy);
+// Sets to 0 what the host may read of them: it fills the first `filled` bytes of the values next.
+int amos_device_clear(struct amos_device *, const struct amos_apart *, int64_t filled);
+// The host has used parameters and state: the next run moves them to the device at once. NULL is
+// allowed.
+void amos_device_touched(struct amos_device *);
 const char *amos_device_constants(const struct amos_device *); // copy of amos_model.constants
 // Starts a row of the entry; wait: until all that were started are done.
 int amos_device_launch(struct amos_device *, const struct amos_entry *, const struct amos_kernel *,
                        char *const *buf);
 int amos_device_wait(struct amos_device *);
+int amos_device_copy(struct amos_device *, enum amos_way, void *to, const void *from,
+                     int64_t bytes); // as amos_run.copy
 // amos.begin and amos.end: start a run of an entry, with its inputs copied to the device before and
 // its small outputs copied back after, and wait for the run of the set of buffers in use.
 int amos_device_begin(const struct amos_run *, const struct amos_entry *);

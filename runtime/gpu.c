@@ -30,7 +30,8 @@ enum {
 
 struct maker { // what differs between the two
 	const char *title, *library, *gpu, *install, *hidden, *target;
-	int major, minor, managed; // numbers of a device's attributes; major -1: not checked
+	// Numbers of a device's attributes; major -1: not checked; moves: parts of managed memory.
+	int major, minor, managed, moves;
 	const char *symbol[FUNCTIONS];
 };
 
@@ -44,6 +45,7 @@ static const struct maker nvidia = {
     .major = 75,
     .minor = 76,
     .managed = 83,
+    .moves = 89,
     .symbol =
         {
 #define F(field, cuda, hip, arguments) #cuda,
@@ -60,6 +62,7 @@ static const struct maker amd = {
     .target = "give the --target of this GPU: hip:gfx90a is one, and rocminfo names it",
     .major = -1,
     .managed = 24,
+    .moves = 9,
     .symbol =
         {
 #define F(field, cuda, hip, arguments) #hip,
@@ -214,6 +217,16 @@ static const char *gpu_describe(void *device)
 
 // ---- memory ---------------------------------------------------------------------------
 
+static int gpu_room(void *device, int64_t *bytes)
+{
+	struct gpu *d = device;
+	size_t left = 0, all;
+	enter(d);
+	int error = leave(d, d->room(&left, &all));
+	*bytes = (int64_t)left;
+	return error ? failed(d, error, "say how much memory is free") : AMOS_DONE;
+}
+
 static void *gpu_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
 {
 	struct gpu *d = device;
@@ -238,6 +251,25 @@ static void gpu_release(void *device, enum amos_sharing sharing, void *memory)
 	else
 		d->free_device((uintptr_t)memory);
 	leave(d, 0);
+}
+
+static int gpu_clear(void *device, void *at, int64_t bytes)
+{
+	struct gpu *d = device;
+	enter(d);
+	int error = leave(d, d->fill((uintptr_t)at, 0, (size_t)bytes, d->stream));
+	return error ? failed(d, error, "clear memory") : AMOS_DONE;
+}
+
+// Where parts of managed memory do not move, all of it moves when a kernel starts.
+static int gpu_prefetch(void *device, const void *at, int64_t bytes)
+{
+	struct gpu *d = device;
+	if (!number_of(d, d->maker->moves))
+		return AMOS_DONE;
+	enter(d);
+	int error = leave(d, d->prefetch((uintptr_t)at, (size_t)bytes, d->device, d->stream));
+	return error ? failed(d, error, "move the parameters") : AMOS_DONE;
 }
 
 // ---- code -----------------------------------------------------------------------------
@@ -320,6 +352,20 @@ static int gpu_wait(void *device)
 }
 
 // ---- copies ---------------------------------------------------------------------------
+
+static int gpu_copy(void *device, enum amos_way way, void *to, const void *from, int64_t bytes)
+{
+	struct gpu *d = device;
+	uint64_t target = (uintptr_t)to, source = (uintptr_t)from;
+	size_t size = (size_t)bytes;
+	enter(d);
+	int error = way == AMOS_TO_HOST     ? d->download(to, source, size, d->stream)
+	            : way == AMOS_FROM_HOST ? d->upload(target, from, size, d->stream)
+	                                    : d->move(target, source, size, d->stream);
+	if (!error)
+		error = d->synchronize(d->stream);
+	return leave(d, error) ? failed(d, error, "copy memory") : AMOS_DONE;
+}
 
 static int gpu_upload(void *device, void *to, const void *from, int64_t bytes)
 {
@@ -414,10 +460,12 @@ static const char *gpu_lacks_graphs(void *device)
 #define DRIVER(maker)                                                                              \
 	{                                                                                          \
 		.name = #maker, .open = maker##_open, .close = gpu_close,                          \
-		.describe = gpu_describe, .allocate = gpu_allocate, .release = gpu_release,        \
-		.build = gpu_build, .find = gpu_find, .launch = gpu_launch, .wait = gpu_wait,      \
-		.upload = gpu_upload, .download = gpu_download, .join = gpu_join,                  \
-		.mark = gpu_mark, .reach = gpu_reach, .record = gpu_record, .keep = gpu_keep,      \
-		.replay = gpu_replay, .forget = gpu_forget, .lacks_graphs = gpu_lacks_graphs       \
+		.describe = gpu_describe, .room = gpu_room, .room_word = "free",                   \
+		.allocate = gpu_allocate, .release = gpu_release, .copy = gpu_copy,                \
+		.clear = gpu_clear, .prefetch = gpu_prefetch, .build = gpu_build,                  \
+		.find = gpu_find, .launch = gpu_launch, .wait = gpu_wait, .upload = gpu_upload,    \
+		.download = gpu_download, .join = gpu_join, .mark = gpu_mark, .reach = gpu_reach,  \
+		.record = gpu_record, .keep = gpu_keep, .replay = gpu_replay,                      \
+		.forget = gpu_forget, .lacks_graphs = gpu_lacks_graphs                             \
 	}
 const struct amos_driver amos_cuda = DRIVER(cuda), amos_hip = DRIVER(hip);

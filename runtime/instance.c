@@ -128,7 +128,7 @@ int amos_begin(struct amos *m, const struct amos_entry *entry, void *const *inpu
 	    .outputs = outputs_for(m, entry, outputs, true),
 	    .constants = m->constants,
 	    .launch = m->launch,
-	    .wait = m->wait,
+	    .copy = m->copy,
 	    .own = m,
 	};
 	m->entry = entry;
@@ -214,25 +214,20 @@ int64_t amos_find_output(const struct amos_entry *entry, const char *name)
 
 // ---- layout ---------------------------------------------------------------------------
 
-struct block { // memory that is given out from its start; at NULL: only counted
-	char *at;
-	int64_t used;
-};
-
-static void *take(struct block *b, int64_t bytes, int64_t align)
+static void *take(struct amos_block *b, int64_t bytes, int64_t align)
 {
-	int64_t start = amos_round_up(b->used, align);
-	b->used = start + bytes;
+	int64_t start = amos_round_up(b->bytes, align);
+	b->bytes = start + bytes;
 	return b->at ? b->at + start : NULL;
 }
 
-static void *take_table(struct block *b, int64_t count, size_t size)
+static void *take_table(struct amos_block *b, int64_t count, size_t size)
 {
 	return take(b, count * (int64_t)size, _Alignof(int64_t));
 }
 
 // Lays out the small outputs, or the others. Those of an entry follow each other.
-static void lay_outputs(struct amos *m, struct block *b, bool small)
+static void lay_outputs(struct amos *m, struct amos_block *b, bool small)
 {
 	int64_t number = 0;
 	for (int64_t e = 0; e < m->model->nentries; e++) {
@@ -250,10 +245,10 @@ static void lay_outputs(struct amos *m, struct block *b, bool small)
 }
 
 // Lays out the sets of buffers.
-static void lay_batches(struct amos *m, struct block *b, int64_t align)
+static void lay_batches(struct amos *m, struct amos_block *b, int64_t align)
 {
 	const struct amos_model *model = m->model;
-	int64_t begin = amos_round_up(b->used, align);
+	int64_t begin = amos_round_up(b->bytes, align);
 	m->batch = take(b, 0, align);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
@@ -262,15 +257,15 @@ static void lay_batches(struct amos *m, struct block *b, int64_t align)
 			m->inputs[s->offset] = at;
 	}
 	lay_outputs(m, b, true);
-	m->batch_bytes = amos_round_up(b->used - begin, AMOS_LINE);
-	b->used = begin + m->batches * m->batch_bytes;
+	m->batch_bytes = amos_round_up(b->bytes - begin, AMOS_LINE);
+	b->bytes = begin + m->batches * m->batch_bytes;
 }
 
-int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, char *batch, int64_t align)
+int64_t amos_lay_out(struct amos *m, char *memory, struct amos_apart *apart, int64_t align)
 {
 	const struct amos_model *model = m->model;
-	struct block b = {memory, sizeof *m}, own = {blocks, 0}, *large = blocks ? &own : &b,
-	             sets = {batch, 0};
+	struct amos_block b = {memory, sizeof *m}, *values = apart ? &apart->values : &b,
+	                  *work = apart ? &apart->scratch : &b, *sets = apart ? &apart->batch : &b;
 	int64_t ninputs = 0, outs = 0, most = 0, scratch = 0,
 	        pads = amos_round_up(model->local, AMOS_LINE) * m->threads;
 	for (int64_t i = 0; i < model->nslots; i++)
@@ -290,22 +285,22 @@ int64_t amos_lay_out(struct amos *m, char *memory, char *blocks, char *batch, in
 	m->given_outputs = take_table(&b, most, sizeof *m->given_outputs);
 	m->first_out = take_table(&b, model->nentries, sizeof *m->first_out);
 	m->slots = take_table(&b, 2 * model->nslots, sizeof *m->slots);
-	m->tables = b.used;
-	m->params = take(large, model->params, align);
-	m->state = take(large, model->state, align);
-	m->scratch = take(large, scratch, align);
-	m->local = take(large, pads, align);
-	int64_t begin = amos_round_up(large->used, align);
-	large->used = begin;
-	lay_batches(m, batch ? &sets : large, align);
-	lay_outputs(m, large, false);
-	int64_t of_batch = large->used - begin + sets.used;
+	if (apart)
+		values->bytes = work->bytes = sets->bytes = 0;
+	m->params = take(values, model->params, align);
+	m->state = take(values, model->state, align);
+	m->scratch = take(work, scratch, align);
+	m->local = take(work, pads, align);
+	int64_t begin = values->bytes = amos_round_up(values->bytes, align);
+	lay_batches(m, sets, align);
+	lay_outputs(m, values, false);
+	int64_t of_batch = values->bytes - begin + (apart ? sets->bytes : 0);
 	m->memory = (struct amos_memory){
 	    model->params, model->state, scratch,
 	    pads,          of_batch,     model->params + model->state + scratch + pads + of_batch};
 	// Gradients come last and do not count: only some programs touch them.
-	m->gradients = take(large, model->gradients, align);
-	return amos_round_up(large->used, align);
+	m->gradients = take(values, model->gradients, align);
+	return amos_round_up(b.bytes, align);
 }
 
 // ---- open -----------------------------------------------------------------------------
@@ -400,7 +395,7 @@ int64_t amos_instance_bytes(const struct amos_model *model, const struct amos_se
 	struct amos_setup all;
 	struct amos m;
 	int status = prepare_in("amos_instance_bytes", model, setup, &all, &m);
-	return status ? -1 : amos_lay_out(&m, NULL, NULL, NULL, AMOS_LINE);
+	return status ? -1 : amos_lay_out(&m, NULL, NULL, AMOS_LINE);
 }
 
 int amos_open_in(const struct amos_model *model, const struct amos_setup *setup, void *memory,
@@ -412,7 +407,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	int status = prepare_in("amos_open_in", model, setup, &all, &m);
 	if (status)
 		return status;
-	int64_t needed = amos_lay_out(&m, NULL, NULL, NULL, AMOS_LINE);
+	int64_t needed = amos_lay_out(&m, NULL, NULL, AMOS_LINE);
 	if (bytes < needed)
 		return amos_fail(AMOS_INPUT, "%s: expected a block of %lld bytes, found %lld",
 		                 model->name, (long long)needed, (long long)bytes);
@@ -424,7 +419,7 @@ int amos_open_in(const struct amos_model *model, const struct amos_setup *setup,
 	memset(memory, 0, (size_t)needed);
 	*to = memory;
 	**to = m;
-	amos_lay_out(*to, memory, NULL, NULL, AMOS_LINE);
+	amos_lay_out(*to, memory, NULL, AMOS_LINE);
 	amos_fill(*to, &all);
 	return AMOS_DONE;
 }

@@ -13,6 +13,7 @@ enum { // numbers of the specification
 	DEVICE_TYPE = 0x1000,
 	DEVICE_ADDRESS_BITS = 0x100D,
 	DEVICE_SINGLE_FP_CONFIG = 0x101B,
+	DEVICE_MEMORY_BYTES = 0x101F,
 	DEVICE_NAME = 0x102B,
 	DEVICE_SVM = 0x1053,
 	DEVICE_EXTENSIONS = 0x1030,
@@ -313,6 +314,22 @@ static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t by
 	           : d->clSharedMemAllocINTEL(d->context, d->device, NULL, size, 0, &error);
 }
 
+// OpenCL does not say how much of it is free.
+static int opencl_room(void *device, int64_t *bytes)
+{
+	const struct opencl *d = device;
+	*bytes = (int64_t)number_of(d, d->device, DEVICE_MEMORY_BYTES);
+	return AMOS_DONE;
+}
+
+static int opencl_clear(void *device, void *at, int64_t bytes)
+{
+	struct opencl *d = device;
+	int32_t error = (d->svm ? d->clEnqueueSVMMemFill : d->clEnqueueMemFillINTEL)(
+	    d->queue, at, "", 1, (size_t)bytes, 0, NULL, NULL);
+	return error ? failed(d, error, "clear memory") : AMOS_DONE;
+}
+
 static void opencl_release(void *device, enum amos_sharing sharing, void *memory)
 {
 	(void)sharing;
@@ -443,6 +460,16 @@ static int32_t copy(const struct opencl *d, void *queue, void *to, const void *f
 	               : d->clEnqueueMemcpyINTEL)(queue, 0, to, from, (size_t)bytes, 0, NULL, NULL);
 }
 
+static int opencl_copy(void *device, enum amos_way way, void *to, const void *from, int64_t bytes)
+{
+	(void)way;
+	struct opencl *d = device;
+	int32_t error = copy(d, d->queue, to, from, bytes);
+	if (!error)
+		error = d->clFinish(d->queue);
+	return error ? failed(d, error, "copy memory") : AMOS_DONE;
+}
+
 static int opencl_upload(void *device, void *to, const void *from, int64_t bytes)
 {
 	struct opencl *d = device;
@@ -534,12 +561,16 @@ const struct amos_driver amos_opencl = {.name = "opencl",
                                         .open = opencl_open,
                                         .close = opencl_close,
                                         .describe = opencl_describe,
+                                        .room = opencl_room,
+                                        .room_word = "in all",
                                         .allocate = opencl_allocate,
                                         .release = opencl_release,
                                         .build = opencl_build,
                                         .find = opencl_find,
                                         .launch = opencl_launch,
                                         .wait = opencl_wait,
+                                        .copy = opencl_copy,
+                                        .clear = opencl_clear,
                                         .upload = opencl_upload,
                                         .download = opencl_download,
                                         .join = opencl_join,

@@ -23,10 +23,13 @@ static char *address(const struct amos_run *run, const struct amos_operand *o)
 	}
 }
 
-// Waits for the launches before the host uses their memory.
-static int wait_launches(const struct amos_run *run)
+static int copy(const struct amos_run *run, enum amos_way way, void *to, const void *from,
+                int64_t bytes)
 {
-	return run->wait ? run->wait(run) : AMOS_DONE;
+	if (run->copy)
+		return run->copy(run, way, to, from, bytes);
+	memmove(to, from, (size_t)bytes);
+	return AMOS_DONE;
 }
 
 // A carried value has two locations: an iteration reads one and writes the other, in such order
@@ -42,12 +45,13 @@ static int run_loop(const struct amos_run *run, const struct amos_kernel *row, c
 	body.scratch += l->scratch;
 	body.inputs = memcpy(inputs, start, sizeof *inputs * (size_t)l->inputs);
 	body.outputs = memcpy(outputs, on, sizeof *outputs * (size_t)l->outputs);
-	int status = wait_launches(run);
+	int64_t most, made = 0;
+	char more = 1;
+	int status = copy(run, AMOS_TO_HOST, &most, at[0], sizeof most);
 	if (status)
 		return status;
-	int64_t most = *(const int64_t *)at[0], made = 0;
 	most = most < l->most ? most : l->most;
-	for (bool more = true; more && made < most; made++) {
+	for (; more && made < most; made++) {
 		int64_t left = most - 1 - made, entry = l->reverse ? left : made;
 		for (int64_t k = 0; k < l->carried; k++) {
 			inputs[k] = !made ? start[k] : left % 2 ? result[k] : second[k];
@@ -59,24 +63,20 @@ static int run_loop(const struct amos_run *run, const struct amos_kernel *row, c
 			outputs[l->until + k] = result[k] + entry * out_bytes[k];
 		status = run_rows(&body, row + 1, l->rows);
 		if (!status && l->until)
-			status = wait_launches(run);
+			status = copy(run, AMOS_TO_HOST, &more, *on, sizeof more);
 		if (status)
 			return status;
-		more = !l->until || **on;
 	}
-	status = wait_launches(run);
-	if (status)
-		return status;
 	// Without iterations the results are the initial values; after an early end, they may be in
 	// the second location.
-	for (int64_t k = 0; k < l->carried; k++) {
+	for (int64_t k = 0; k < l->carried && !status; k++) {
 		const char *last = !made ? start[k] : (most - made) % 2 ? second[k] : result[k];
 		if (last != result[k])
-			memmove(result[k], last, (size_t)out_bytes[k]);
+			status = copy(run, AMOS_WITHIN, result[k], last, out_bytes[k]);
 	}
-	for (; count < at + row->noperands; count++)
-		*(int64_t *)*count = made;
-	return AMOS_DONE;
+	for (; count < at + row->noperands && !status; count++)
+		status = copy(run, AMOS_FROM_HOST, *count, &made, sizeof made);
+	return status;
 }
 
 static int run_rows(const struct amos_run *run, const struct amos_kernel *row, int64_t n)

@@ -3,10 +3,11 @@
 // must be live and of the current context; kernels must be in the code, PTX with as many threads as
 // it says. Work is done as late as a wait allows: until then, what it uses must be live and stay as
 // it is, other streams' work that it needs must be waited for, and the host may not touch managed
-// memory. Kernels compute nothing: the n-th copy to the host brings the float n every 64 bytes, but
-// NaN if n is $GPU_NAN. $GPU_SM: its architecture, of a GPU of NVIDIA (86), or its number in code
-// objects, of one of AMD (any); $GPU_CODE: file of the architecture of the code that was loaded.
-// The last line tells what was not released.
+// memory. It may never touch memory of the device. Neither is zero at first. Kernels compute
+// nothing: the n-th copy to pinned memory of the host brings the float n every 64 bytes, but NaN if
+// n is $GPU_NAN. $GPU_SM: its architecture, of a GPU of NVIDIA (86), or its number in code objects,
+// of one of AMD (any); $GPU_CODE: file of the architecture of the code that was loaded; $GPU_FREE:
+// bytes of its memory that are free. The last line tells what was not released.
 #include <elf.h>
 #include <math.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ enum {
 	MEMORY = 2,
 	OTHER_GPU = 209,
 	MANAGED = 'b',
+	UNKNOWN = 0xA5, // every byte of memory at first
 	HOST = 'h',
 	DEVICE = 'd',
 	MODULE = 'm',
@@ -45,7 +47,7 @@ static struct object {
 } objects[MOST];
 
 static struct work { // that is not done
-	enum { LAUNCH, UPLOAD, DOWNLOAD, WAIT } kind;
+	enum { LAUNCH, UPLOAD, DOWNLOAD, MOVE, FILL, PREFETCH, WAIT } kind;
 	const void *stream, *other; // other: of a wait, which is for work of this
 	int number, until;          // until: of a wait, for work up to this number
 	char *to;
@@ -118,20 +120,36 @@ static void *make(char kind, size_t bytes)
 {
 	if (!depth)
 		wrong("no current context");
-	char *at = kind == MANAGED ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-	                           : calloc(1, bytes);
+	int maps = kind == MANAGED || kind == DEVICE;
+	char *at =
+	    maps ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+	         : calloc(1, bytes);
+	if (maps)
+		memset(at, UNKNOWN, bytes);
 	objects[nobjects] = (struct object){.kind = kind, .at = at, .bytes = bytes};
 	return objects[nobjects++].at;
 }
 
-// Lets the host use managed memory, or not.
-static void open_managed(int open)
+// Lets the host use memory of a kind, or not.
+static void open_memory(char kind, int open)
 {
 	for (int i = 0; i < nobjects; i++)
-		if (objects[i].at && objects[i].kind == MANAGED)
+		if (objects[i].at && objects[i].kind == kind)
 			mprotect(objects[i].at, objects[i].bytes,
 			         open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+// Lets the stub use all memory, until the work that is left takes it back.
+static void open_all(void)
+{
+	open_memory(MANAGED, 1);
+	open_memory(DEVICE, 1);
+}
+
+static void close_again(void)
+{
+	open_memory(MANAGED, !nqueue);
+	open_memory(DEVICE, 0);
 }
 
 static unsigned sum_of(const char *at, size_t bytes)
@@ -144,10 +162,12 @@ static unsigned sum_of(const char *at, size_t bytes)
 
 static void finish_work(const struct work *w)
 {
-	if (w->kind != WAIT && sum_of(w->from, w->bytes) != w->sum)
+	if (w->kind < MOVE && sum_of(w->from, w->bytes) != w->sum)
 		wrong("what a launch or copy reads has changed before it was done");
-	if (w->kind == UPLOAD)
+	if (w->kind == UPLOAD || w->kind == MOVE)
 		memcpy(w->to, w->from, w->bytes);
+	if (w->kind == FILL)
+		memset(w->to, 0, w->bytes);
 	downloads += w->kind == DOWNLOAD;
 	const char *none = getenv("GPU_NAN");
 	float number = none && downloads == atoi(none) ? NAN : (float)downloads;
@@ -156,7 +176,7 @@ static void finish_work(const struct work *w)
 }
 
 // Does the work of a stream up to a number, in order, and before it what that waits for.
-static void complete(const void *stream, int number)
+static void do_work(const void *stream, int number)
 {
 	for (int i = 0; i < nqueue; i++) {
 		struct work w = queue[i];
@@ -164,12 +184,17 @@ static void complete(const void *stream, int number)
 			continue;
 		memmove(&queue[i], &queue[i + 1], sizeof w * (size_t)(--nqueue - i));
 		if (w.kind == WAIT)
-			complete(w.other, w.until);
+			do_work(w.other, w.until);
 		finish_work(&w);
 		i = -1; // the queue may have moved
 	}
-	if (!nqueue)
-		open_managed(1);
+}
+
+static void complete(const void *stream, int number)
+{
+	open_all();
+	do_work(stream, number);
+	close_again();
 }
 
 static struct work *add_work(int kind, const void *stream)
@@ -183,7 +208,7 @@ static struct work *add_work(int kind, const void *stream)
 	if (nqueue == MOST)
 		wrong("too much work without a wait");
 	if (!nqueue)
-		open_managed(0);
+		open_memory(MANAGED, 0);
 	queue[nqueue] = (struct work){.kind = kind, .stream = stream, .number = ++works};
 	return &queue[nqueue++];
 }
@@ -219,7 +244,7 @@ static int drop(char kind, const void *at)
 	if (o->at != at || !depth)
 		wrong("a release of something else");
 	need_rest(o);
-	if (kind == MANAGED)
+	if (kind == MANAGED || kind == DEVICE)
 		munmap(o->at, o->bytes);
 	else
 		free(o->at);
@@ -263,7 +288,9 @@ int N(cuDeviceGetName, hipDeviceGetName)(char *name, int room, int device)
 int N(cuDeviceGetAttribute, hipDeviceGetAttribute)(int *value, int which, int device)
 {
 	int sm = getenv("GPU_SM") ? atoi(getenv("GPU_SM")) : 86;
-	*value = which == 75 ? sm / 10 : which == 76 ? sm % 10 : which == N(83, 24) && !device;
+	*value = which == 75   ? sm / 10
+	         : which == 76 ? sm % 10
+	                       : (which == N(83, 24) || which == N(89, 9)) && !device;
 	return 0;
 }
 
@@ -366,19 +393,41 @@ int N(cuEventSynchronize, hipEventSynchronize)(void *event)
 	return 0;
 }
 
-// Enqueues a copy between memory of the host and of the device.
-static int copy(int kind, char *to, const char *from, size_t bytes, void *stream)
+// Fails unless the bytes lie in one block of the device or, with HOST, of pinned memory.
+static void need_block(char kind, const char *at, size_t bytes)
 {
-	const struct object *into = find(kind == UPLOAD ? DEVICE : HOST, to),
-	                    *out = find(kind == UPLOAD ? HOST : DEVICE, from);
-	if (!depth || !bytes || to + bytes > into->at + into->bytes ||
-	    from + bytes > out->at + out->bytes)
-		wrong("a copy of nothing, or outside of a block");
+	const struct object *o = is_live(MANAGED, at);
+	o = kind == HOST || !o ? find(kind, at) : o;
+	if (!depth || !bytes || at + bytes > o->at + o->bytes)
+		wrong("a use of nothing, or outside of a block");
+}
+
+static struct work *add_copy(int kind, char *to, const char *from, size_t bytes, void *stream)
+{
 	struct work *w = add_work(kind, stream);
 	w->to = to;
 	w->from = from;
 	w->bytes = bytes;
-	w->sum = sum_of(from, bytes);
+	return w;
+}
+
+// Copies between memory of the host and of the device: pinned memory later, and other memory at
+// once, after the work of the stream.
+static int copy(int kind, char *to, const char *from, size_t bytes, void *stream)
+{
+	const char *host = kind == UPLOAD ? from : to;
+	need_block(DEVICE, kind == UPLOAD ? to : from, bytes);
+	if (is_live(HOST, host)) {
+		need_block(HOST, host, bytes);
+		struct work *w = add_copy(kind, to, from, bytes, stream);
+		open_all();
+		w->sum = sum_of(from, bytes);
+		close_again();
+		return 0;
+	}
+	need_uploads(stream);
+	add_copy(MOVE, to, from, bytes, stream);
+	complete(stream, works);
 	return 0;
 }
 
@@ -395,12 +444,57 @@ int N(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, uint64_t from, size_t 
 	return copy(DOWNLOAD, to, (const char *)(uintptr_t)from, bytes, stream);
 }
 
+int N(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(uint64_t to, uint64_t from, size_t bytes,
+                                                void *stream)
+{
+	CALL(FAILURE);
+	need_block(DEVICE, (char *)(uintptr_t)to, bytes);
+	need_block(DEVICE, (char *)(uintptr_t)from, bytes);
+	need_uploads(stream);
+	add_copy(MOVE, (char *)(uintptr_t)to, (char *)(uintptr_t)from, bytes, stream);
+	return 0;
+}
+
+int N(cuMemsetD8Async, hipMemsetD8Async)(uint64_t to, unsigned char value, size_t bytes,
+                                         void *stream)
+{
+	CALL(FAILURE);
+	need_block(DEVICE, (char *)(uintptr_t)to, bytes);
+	if (value)
+		wrong("memory that is set to something else than 0");
+	add_copy(FILL, (char *)(uintptr_t)to, NULL, bytes, stream);
+	return 0;
+}
+
+int N(cuMemPrefetchAsync, hipMemPrefetchAsync)(uint64_t address, size_t bytes, int device,
+                                               void *stream)
+{
+	CALL(FAILURE);
+	char *at = (char *)(uintptr_t)address;
+	need_block(MANAGED, at, bytes);
+	if (device)
+		wrong("memory that moves to another device");
+	add_copy(PREFETCH, at, NULL, bytes, stream);
+	return 0;
+}
+
+int N(cuMemGetInfo_v2, hipMemGetInfo)(size_t *left, size_t *all)
+{
+	CALL(FAILURE);
+	if (!depth)
+		wrong("no current context");
+	*all = (size_t)1 << 40;
+	*left = getenv("GPU_FREE") ? (size_t)atoll(getenv("GPU_FREE")) : *all;
+	return 0;
+}
+
 int N(cuMemAlloc_v2, hipMalloc)(uint64_t *address, size_t bytes)
 {
 	CALL(MEMORY);
 	if (!bytes)
 		wrong("a block of nothing");
 	*address = (uintptr_t)make(DEVICE, bytes);
+	open_memory(DEVICE, 0);
 	return 0;
 }
 

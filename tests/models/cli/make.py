@@ -219,6 +219,19 @@ walk (int64 stop, int64 pace) => (float[2] sum)
 }"""
 save(parser.parse_model(WALK), "walk.onnx")
 
+# A loop of as many iterations as an input says.
+TURNS = """<ir_version: 8, opset_import: ["": 17]>
+turns (int64 turns, float[2] x, float[2] pace) => (float[2] y)
+<bool yes = {1}>
+{
+  y = Loop<body = body (int64 i, bool on, float[2] v) => (bool go, float[2] next) {
+    go = Identity(on)
+    more = Mul(v, pace)
+    next = Add(more, pace)
+  }>(turns, yes, x)
+}"""
+save(parser.parse_model(TURNS), "turns.onnx")
+
 # Rows that the data choose, and an index into those.
 KEPT = """<ir_version: 8, opset_import: ["": 17]>
 kept (bool[4] keep, int64[2] at) => (float[2, 2] rows, float[2] second)
