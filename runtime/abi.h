@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 12 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 13 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
@@ -21,6 +21,10 @@ typedef void amos_worker(char *const *buf, int64_t i, char *local);
 #undef STRUCT
 #undef F
 #undef END
+
+enum {
+	AMOS_BY_VALUE = 512
+}; // addresses that kernels of NVIDIA's GPUs have as their argument, at most
 
 enum { // amos_operand.block
 	AMOS_BLOCK_PARAMS = 1,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLES = 1 << 15, BLOCKS = 6 }; // addresses in the shared tables, at least; of memory
+enum { TABLES = 1 << 15, BLOCKS = 7 }; // addresses in the shared tables, at least; of memory
 
 struct code { // of a row
 	void *kernel;
@@ -31,6 +31,8 @@ struct amos_device {
 	struct code *code;        // by row; loops have none
 	char *constants;
 	uint64_t *tables, *run; // by set of buffers; those of the run that is started
+	uint64_t *near;         // a copy of the tables on the device, for graphs
+	bool recorded;          // launches are
 	int64_t each;           // of a set, in addresses
 	int64_t used, room;     // of `run`
 	bool touched;           // parameters and state, by the host, since the last run
@@ -189,10 +191,12 @@ static int set_up(struct amos_device *d)
 		status = set_programs(d);
 	if (status)
 		return status;
-	d->tables = allocate(d, AMOS_HOST, (int64_t)sizeof *d->tables * d->each * AMOS_MARKS);
+	int64_t bytes = (int64_t)sizeof *d->tables * d->each * AMOS_MARKS;
+	d->tables = allocate(d, AMOS_HOST, bytes);
+	d->near = allocate(d, AMOS_DEVICE, bytes);
 	d->run = d->tables;
 	d->constants = allocate(d, AMOS_DEVICE, model->constant_bytes);
-	if (!d->tables || !d->constants)
+	if (!d->tables || !d->near || !d->constants)
 		return amos_no_memory(model->name);
 	if (model->constant_bytes)
 		status = amos_device_copy(d, AMOS_FROM_HOST, d->constants, model->constants,
@@ -315,7 +319,9 @@ int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
 	for (int64_t i = 0; i < row->noperands; i++)
 		table[i] = (uintptr_t)buf[i];
 	d->used += row->noperands;
-	return d->driver->launch(d->open, code->kernel, table, row->workers, code->threads);
+	return d->driver->launch(d->open, code->kernel,
+	                         d->recorded ? d->near + (table - d->tables) : table, table,
+	                         row->noperands, row->workers, code->threads);
 }
 
 // ---- runs -----------------------------------------------------------------------------
@@ -363,14 +369,22 @@ static int download_outputs(const struct amos *m, const struct amos_entry *entry
 	             : AMOS_DONE;
 }
 
+// Its launches read their tables, which stay as they are, near by.
 static int record_graph(const struct amos_run *run, const struct amos_entry *entry, void **graph)
 {
-	const struct amos_device *d = ((const struct amos *)run->own)->device;
+	struct amos_device *d = ((const struct amos *)run->own)->device;
 	int status = d->driver->record(d->open);
 	if (status)
 		return status;
+	d->recorded = true;
 	status = amos_run_entry(run, entry);
+	d->recorded = false;
 	int kept = d->driver->keep(d->open, status ? NULL : graph);
+	if (!status && !kept)
+		kept = d->driver->upload(d->open, d->near + (d->run - d->tables), d->run,
+		                         d->used * (int64_t)sizeof *d->run);
+	if (!status && !kept)
+		kept = d->driver->join(d->open);
 	return status ? status : kept;
 }
 

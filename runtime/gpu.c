@@ -30,6 +30,7 @@ enum {
 
 struct maker { // what differs between the two
 	const char *title, *library, *gpu, *install, *hidden, *target;
+	bool by_value; // kernels have tables as arguments
 	// Numbers of a device's attributes; major -1: not checked; moves: parts of managed memory.
 	int major, minor, managed, moves;
 	const char *symbol[FUNCTIONS];
@@ -42,6 +43,7 @@ static const struct maker nvidia = {
     .install = "install the driver of NVIDIA's GPUs",
     .hidden = "$CUDA_VISIBLE_DEVICES may hide it: nvidia-smi lists all",
     .target = "give the --target of this GPU: cuda:sm_90 is one",
+    .by_value = true,
     .major = 75,
     .minor = 76,
     .managed = 83,
@@ -330,11 +332,14 @@ static int gpu_find(void *device, const char *function, void **kernel, int64_t *
 
 // ---- launches -------------------------------------------------------------------------
 
-static int gpu_launch(void *device, void *kernel, const uint64_t *table, int64_t blocks,
-                      int64_t threads)
+// NVIDIA's kernels have the table as their argument, if it is not too long, and read it at once;
+// from memory of the host it would take 10 us.
+static int gpu_launch(void *device, void *kernel, const uint64_t *table, const uint64_t *at,
+                      int64_t n, int64_t blocks, int64_t threads)
 {
 	struct gpu *d = device;
-	void *argument[] = {&table};
+	bool whole = d->maker->by_value && n <= AMOS_BY_VALUE;
+	void *argument[] = {whole ? (void *)(uintptr_t)at : (void *)&table};
 	enter(d);
 	int error = leave(d, d->launch_kernel(kernel, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
 	                                      1, 0, d->stream, argument, NULL));

@@ -427,10 +427,11 @@ static int opencl_find(void *device, const char *function, void **kernel, int64_
 
 // ---- launches -------------------------------------------------------------------------
 
-static int opencl_launch(void *device, void *kernel, const uint64_t *table, int64_t blocks,
-                         int64_t threads)
+static int opencl_launch(void *device, void *kernel, const uint64_t *table, const uint64_t *at,
+                         int64_t n, int64_t blocks, int64_t threads)
 {
 	struct opencl *d = device;
+	(void)at, (void)n;
 	size_t all = (size_t)(blocks * threads), block = (size_t)threads;
 	int32_t error = (d->svm ? d->clSetKernelArgSVMPointer
 	                        : d->clSetKernelArgMemPointerINTEL)(kernel, 0, table);

@@ -10,6 +10,7 @@
 // bytes of its memory that are free. The last line tells what was not released.
 #include <elf.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static struct object {
 	char kind, *at, *text; // text: of a module; name of a kernel
 	size_t bytes;
 	const void *stream; // of an event: it is done with the work of this
-	int number;         // up to this number
+	int number;         // up to this number; of a kernel: bytes of its argument, 0: an address
 } objects[MOST];
 
 static struct work { // that is not done
@@ -566,6 +567,12 @@ static int other_gpu(const char *code)
 }
 
 // True if there is a descriptor of the kernel, and kernels say that they have 256 threads.
+static int argument_bytes(const char *code, const char *name)
+{
+	(void)code, (void)name;
+	return 0;
+}
+
 static int has_kernel(const char *code, const char *name)
 {
 	static const char threads[] = ".max_flat_workgroup_size\xcd\x01";
@@ -598,6 +605,15 @@ static char *copy_code(const char *code)
 	if (!strstr(code, ".version 8.0"))
 		wrong("a module that is no PTX");
 	return strdup(code);
+}
+
+// Returns the bytes of a table that is a kernel's argument, or 0.
+static int argument_bytes(const char *code, const char *name)
+{
+	char entry[256];
+	snprintf(entry, sizeof entry, ".param .align 8 .b8 %s_param_0[", name);
+	const char *text = strstr(code, entry);
+	return text ? atoi(text + strlen(entry)) : 0;
 }
 
 static int has_kernel(const char *code, const char *name)
@@ -635,6 +651,7 @@ int N(cuModuleGetFunction, hipModuleGetFunction)(void **kernel, void *module, co
 	if (!has_kernel(find(MODULE, module)->text, name))
 		wrong("a kernel that is not in the module, or says not its threads");
 	*kernel = make(KERNEL, 1);
+	find(KERNEL, *kernel)->number = argument_bytes(find(MODULE, module)->text, name);
 	return 0;
 }
 
@@ -654,16 +671,20 @@ int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned 
 	CALL(FAILURE);
 	find(KERNEL, kernel);
 	find(STREAM, stream);
-	uint64_t *const *table = argument[0];
-	const void *operand = (void *)(uintptr_t) * *table; // the first
-	find(HOST, *table);
-	if (!is_live(MANAGED, operand) && !is_live(DEVICE, operand))
-		wrong("an operand that is not memory of the device");
+	size_t own = (size_t)find(KERNEL, kernel)->number; // bytes of its argument
+	const uint64_t *table = own ? argument[0] : *(const uint64_t *const *)argument[0];
+	bool far = !own && is_live(DEVICE, table); // where the host cannot look
+	for (size_t i = 0; !far && i < (own ? own / sizeof *table : 1); i++)
+		if (!is_live(MANAGED, (void *)(uintptr_t)table[i]) &&
+		    !is_live(DEVICE, (void *)(uintptr_t)table[i]))
+			wrong("an operand that is not memory of the device");
 	if (!capturing)
 		need_uploads(stream);
+	if (!own)
+		find(far ? DEVICE : HOST, table);
 	struct work *w = add_work(LAUNCH, stream);
-	w->from = (const char *)*table;
-	w->bytes = sizeof **table;
+	w->from = own ? NULL : (const char *)table;
+	w->bytes = own || far ? 0 : sizeof *table;
 	w->sum = sum_of(w->from, w->bytes);
 	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || shared || extra)
 		wrong("a launch of another shape");
@@ -725,7 +746,8 @@ int N(cuGraphLaunch, hipGraphLaunch)(void *executable, void *stream)
 			wrong("a graph that is started while it runs");
 	for (int i = 0; i < g->count; i++) {
 		struct work *w = add_work(LAUNCH, stream);
-		find(HOST, g->launches[i].from);
+		if (g->launches[i].from && !is_live(HOST, g->launches[i].from))
+			find(DEVICE, g->launches[i].from);
 		w->from = g->launches[i].from;
 		w->bytes = g->launches[i].bytes;
 		w->sum = g->launches[i].sum;

@@ -94,10 +94,22 @@ static void annotate(Gen *g, const char *name, unsigned n)
 	                            LLVMMetadataAsValue(g->context, all));
 }
 
+// The table is the argument itself, which all threads read at once, if it is not too long.
+static void pass_table(Gen *g)
+{
+	int entries = g->signature->place.count;
+	if (entries > AMOS_BY_VALUE)
+		return;
+	LLVMTypeRef table = LLVMArrayType2(g->i64, (uint64_t)entries);
+	unsigned byval = LLVMGetEnumAttributeKindForName("byval", strlen("byval"));
+	LLVMAddAttributeAtIndex(g->function, 1, LLVMCreateTypeAttribute(g->context, byval, table));
+}
+
 static void begin_launch(Gen *g, const char *name)
 {
 	gpu_begin(g, name);
 	if (!g->target->emulated) {
+		pass_table(g);
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
 		annotate(g, "maxntidx", THREADS); // which the runtime reads from the code
 		annotate(g, "minctasm", RESIDENT);
