@@ -15,6 +15,7 @@ enum {
 	SUMS = 64,        // of a thread, at most
 	REDUCTIONS = 4,   // whose results, too, fit in its registers
 	TOGETHER = 8,     // rows of a thread, or parts, whose loads wait at once
+	FEW_BYTES = 8,    // of an element of the operands of what follows the product
 };
 
 typedef struct Kind {            // of products
@@ -209,7 +210,7 @@ void tile_block(Scheduler *t)
 	if (z.matrix && beside == SUMS && 2 * lines * 2 * MATRIX_LINE <= MOST)
 		s->depth *= 2; // few products in a step do not hide what a step costs
 	s->unroll = kind->unroll;
-	s->together = TOGETHER;
+	s->together = bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
 	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
 	int64_t stage = (s->height + s->columns) * s->depth * bytes;
 	s->stages = MAX(2, MIN(kind->buffers, kind->shared / stage));

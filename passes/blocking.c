@@ -43,8 +43,7 @@ static bool is_own_reduction(const Scheduler *t, Ref r)
 	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
 }
 
-// Returns the bytes that an element of the kernel's space reads of values as large as that.
-static int64_t bytes_read(const Scheduler *t)
+int64_t bytes_read(const Scheduler *t)
 {
 	int64_t bytes = 0, count = count_of(&t->kern->space);
 	VEC(Ref) seen = {0};
@@ -385,6 +384,19 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 
 // ---- row kernels ----------------------------------------------------------------------
 
+// A warp has a short row to itself, if there are enough: no thread waits for those of other warps.
+static void share_rows(Scheduler *t, int64_t rows, int64_t row)
+{
+	enum { ELEMENTS = 32, WAVES = 4, MOST = 8 }; // of a thread; of workers; rows of a warp
+	int64_t warp = t->machine->warp, teams = warp ? t->machine->threads / warp : 0;
+	if (!warp || row > ELEMENTS * warp || rows < teams * t->machine->workers)
+		return;
+	int64_t each = rows / (teams * WAVES * wave_of(t->machine));
+	t->sched->team = warp;
+	t->sched->rows = teams * MAX(1, MIN(MOST, each));
+	t->sched->workers = ceil_div(rows, t->sched->rows);
+}
+
 static void block_rows(Scheduler *t)
 {
 	Groups groups = space_groups(t);
@@ -417,6 +429,7 @@ static void block_rows(Scheduler *t)
 	cut_rows(t, rows, row);
 	if (t->machine->threads > 1) {
 		t->sched->units = beside(t);
+		share_rows(t, rows, row);
 		return;
 	}
 	choose_kept(t, row);

@@ -25,6 +25,8 @@ typedef struct Scheduler {
 	int depth;       // reductions one after the other
 } Scheduler;
 
+// Returns the bytes that an element of the kernel's space reads of values as large as that.
+int64_t bytes_read(const Scheduler *);                 // blocking.c
 void tile_product(Scheduler *);                        // tiling.c
 void tile_block(Scheduler *);                          // block_tiling.c
 void tile_attention(Scheduler *);                      // attend_tiling.c

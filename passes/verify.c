@@ -311,6 +311,9 @@ static void check_schedule(const Contents *c)
 	if (s->turned && (kern->kind != L_map || s->partition != P_rows || s->units < 1 ||
 	                  !find_turn(c->arena, p->graph, &inside, kern->out[0], &turn)))
 		fail(p->name, "kernel %d: it is no copy that turns a value", k);
+	if (s->team && (s->partition != P_rows || s->team != p->machine->warp || s->rows < 2 ||
+	                kern->kind == L_map))
+		fail(p->name, "kernel %d: no threads share a row", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
 	else if (s->partition == P_heads && p->machine->threads > 1)

@@ -154,14 +154,19 @@ static void worker_body(Gen *g, RowKernel *s)
 // Begins a loop over the worker's rows; outer is NULL: it has one.
 static Loop worker_rows(Gen *g, int64_t rows, Index *row)
 {
-	int64_t block = g->kern->sched->rows;
+	int64_t block = g->kern->sched->rows, team = g->kern->sched->team, teams = 1;
 	if (block == 1) {
 		*row = uniform_index(g, g->worker, rows, 1);
 		return (Loop){.outer = NULL};
 	}
 	Value first = times(g, g->worker, block);
 	Value end = end_after(g, first, block, number(g, rows));
-	Loop loop = loop_begin(g, first, end, 1);
+	if (team) {
+		teams = g->target->machine->threads / team;
+		first =
+		    sum_of(g, first, LLVMBuildUDiv(g->b, g->ops->thread(g), number(g, team), ""));
+	}
+	Loop loop = loop_begin(g, first, end, teams);
 	*row = uniform_index(g, loop.i, rows, 1);
 	return loop;
 }

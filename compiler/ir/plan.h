@@ -39,6 +39,7 @@ typedef struct Machine {
 	int rows, vectors, narrow, unroll, depth, ahead, pairs;
 	int fused, round, root;
 	bool exact;
+	int warp;
 	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
 	// (passes/tuning.c). NULL: all have the usual one.
 	const Table *choices;

@@ -4,9 +4,19 @@
 
 // ---- one thread of the worker ---------------------------------------------------------
 
+// The number of a thread among those that share a row.
+static Value own_lane(Gen *g)
+{
+	Value thread = g->ops->thread(g);
+	int64_t team = g->kern->sched->team;
+	return team ? LLVMBuildURem(g->b, thread, number(g, team), "") : thread;
+}
+
+// What threads of a team read has come before one of them gets a reduction of it: they need no
+// barrier before they store.
 void gpu_barrier(Gen *g)
 {
-	if (!g->level->lanes)
+	if (!g->level->lanes && !g->kern->sched->team)
 		g->ops->all_threads(g);
 }
 
@@ -14,8 +24,8 @@ Loop gpu_single_begin(Gen *g)
 {
 	if (g->level->lanes)
 		return (Loop){.outer = NULL};
-	g->ops->all_threads(g);
-	Loop single = loop_begin(g, g->ops->thread(g), number(g, 1), THREADS);
+	gpu_barrier(g);
+	Loop single = loop_begin(g, own_lane(g), number(g, 1), THREADS);
 	g->level->lanes = true;
 	return single;
 }
@@ -29,9 +39,9 @@ void gpu_lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, Lane
 	bool pieces = s->partition == P_columns && count % s->columns == 0;
 	Range steps = {.from = from,
 	               .to = to,
-	               .own = g->ops->thread(g),
+	               .own = own_lane(g),
 	               .count = count,
-	               .step = THREADS,
+	               .step = s->team ? s->team : THREADS,
 	               .together = s->units,
 	               .multiple = pieces ? s->columns : 0,
 	               .lanes = true};

@@ -62,10 +62,13 @@ static Value warp_entry(Gen *g, Value warp)
 }
 
 // Reduces within each warp by shuffles; then every thread reduces the warps' results, in one order.
+// A warp may have a row of its own.
 static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 {
 	for (int distance = WARP / 2; distance; distance /= 2)
 		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
+	if (g->kern->sched->team)
+		return v;
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
 	Value lane = LLVMBuildURem(g->b, thread_number(g), number(g, WARP), "");
 	barrier(g);
