@@ -60,6 +60,7 @@ struct Compiled {
 	Plan *plan;
 	Jit *jit;
 	struct amos_device *device; // NULL: kernels are code of the CPU
+	struct amos_apart apart;    // its memory, which runs take from the start
 };
 
 // ---- a run ----------------------------------------------------------------------------
@@ -81,7 +82,6 @@ static int forward_launch(const struct amos_run *run, const struct amos_kernel *
 	return 0;
 }
 
-// Blocks are memory of the process: the device must address all of it.
 int device_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
 	char *const *own = run->own;
@@ -100,17 +100,29 @@ typedef struct Run {
 	struct amos_run run;
 	char **inputs, **outputs;
 	VEC(Memory) blocks;
+	struct amos_block left; // memory of the device; 0 bytes: blocks are in that of the process
 } Run;
 
 enum {
 	MARKS = 64,
 	MARK = 0x7F,
 	OUTSIDE = -1
-}; // OUTSIDE: status of a run that overwrites guard bytes
+};                                // OUTSIDE: status of a run that overwrites guard bytes
+#define ROOM ((int64_t)256 << 20) // of a run on a device
 
 static char *new_block(Arena *arena, Run *r, int64_t bytes)
 {
-	Memory b = {take(arena, (size_t)bytes + MARKS), bytes};
+	Memory b = {.bytes = bytes};
+	if (r->left.bytes) {
+		int64_t all = (bytes + MARKS + MARKS - 1) / MARKS * MARKS;
+		if (all >= r->left.bytes)
+			bug("a run takes more than %lld bytes of the device", (long long)ROOM);
+		b.at = r->left.at;
+		r->left = (struct amos_block){r->left.at + all, r->left.bytes - all};
+		memset(b.at, 0, (size_t)bytes);
+	} else {
+		b.at = take(arena, (size_t)bytes + MARKS);
+	}
 	memset(b.at + bytes, MARK, MARKS);
 	PUSH(arena, r->blocks, b);
 	return b.at;
@@ -144,8 +156,8 @@ static Run run_start(Arena *arena, const Compiled *c, const struct amos_model *m
 	char **pad = NEWS(arena, char *, 4);
 	pad[2] = (char *)c->device;
 	pad[3] = (char *)model->entries;
-	Run r = {.run = {.launch = launch, .own = pad}};
-	r.run.constants = model->constants;
+	Run r = {.run = {.launch = launch, .own = pad}, .left = c->apart.values};
+	r.run.constants = c->device ? amos_device_constants(c->device) : model->constants;
 	r.run.params = new_block(arena, &r, plan->param_bytes);
 	r.run.state = new_block(arena, &r, plan->state_bytes);
 	r.run.scratch = new_block(arena, &r, scratch);
@@ -214,13 +226,18 @@ Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *t
                        const char *what)
 {
 	Compiled *c = NEW(arena, Compiled);
-	*c = (Compiled){g, plan, NULL, NULL};
+	*c = (Compiled){.graph = g, .plan = plan};
 	EmitOptions options = {.threads = 1, .name = what};
 	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, 1, &(Variant){target, NULL, &c->plan}, &options));
 	const struct amos_model *model = jit_model(c->jit);
-	if (target_device(target))
-		need_done(amos_device_open(&model, &c->device));
+	if (!target_device(target))
+		return c;
+	char *copy;
+	need_done(amos_device_open(&model, &c->device));
+	c->apart.values.bytes = ROOM;
+	if (!amos_device_memory(c->device, &c->apart, &copy))
+		bug("no memory for %s", what);
 	return c;
 }
 
