@@ -128,9 +128,9 @@ static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
 	return best;
 }
 
-// Returns how far neighbors along k, or along the rows or columns of an operand, are apart in the
-// value under its windows; IRREGULAR if it depends; 0 if there are no windows.
-static int64_t window_step(Scheduler *t, const DotSizes *p, int o, bool along)
+// Returns how far neighbors along k, or along the rows or columns of an operand, are apart in
+// memory, or in the value under its windows; IRREGULAR if it depends; 0 if the operand is computed.
+static int64_t step_of(Scheduler *t, const DotSizes *p, int o, bool along, bool *windows)
 {
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
@@ -140,10 +140,15 @@ static int64_t window_step(Scheduler *t, const DotSizes *p, int o, bool along)
 	for (int e = 0; e < 2; e++) {
 		Index side = shift_index(add_index(w, &none, &pair, 2), e), idx[RANK];
 		bool first = (o == 1) == along; // of the operand's two axes
+		const Index *one = first ? &side : &other, *two = first ? &other : &side;
 		Ref r = v->in[o];
 		double fill;
-		dot_index(w, t->graph, v, p, o, &batch, first ? &side : &other,
-		          first ? &other : &side, idx);
+		dot_index(w, t->graph, v, p, o, &batch, one, two, idx);
+		*windows = !locate(w, t->graph, &t->inside, &r, idx, &place[e]);
+		if (!*windows)
+			continue;
+		r = v->in[o];
+		dot_index(w, t->graph, v, p, o, &batch, one, two, idx);
 		if (!windows_of(w, t->graph, &t->inside, &r, idx, &fill))
 			return 0;
 		place[e] = ravel(w, &val(t->graph, r)->shape, idx);
@@ -155,7 +160,8 @@ static int64_t window_step(Scheduler *t, const DotSizes *p, int o, bool along)
 // Threads side by side read what is side by side in memory, or nearly so.
 static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 {
-	int64_t beside = window_step(t, p, o, false), step = window_step(t, p, o, true);
+	bool windows;
+	int64_t beside = step_of(t, p, o, false, &windows), step = step_of(t, p, o, true, &windows);
 	if (beside > 0)
 		return beside < step || step == IRREGULAR ? W_copy : W_transpose;
 	const Val *v = val(t->graph, t->kern->root);
@@ -175,9 +181,9 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 {
 	const DotSizes *p = &z->dot;
 	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
-	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX);
-	int64_t step = window_step(t, p, o, along), line = along ? p->k : o ? p->n : p->m;
-	if (z->matrix && step && step != 1)
+	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX), windows;
+	int64_t step = step_of(t, p, o, along, &windows), line = along ? p->k : o ? p->n : p->m;
+	if (z->matrix && windows && step && step != 1)
 		return SUMS / 4;
 	return is_half(z->matrix) && fragments && line % 2 ? SUMS / 2 : SUMS;
 }
