@@ -72,14 +72,16 @@ static int launch_on_device(const struct amos_run *run, const struct amos_kernel
                             char *const *buf)
 {
 	struct amos *m = run->own;
-	struct amos_part all = {is_timed(m) ? amos_nanoseconds() : 0, 0};
-	int status = amos_device_launch(m->device, m->entry, k, buf);
-	if (status || !is_timed(m))
+	int64_t nanoseconds;
+	if (!is_timed(m))
+		return amos_device_launch(m->device, m->entry, k, buf);
+	struct amos_part all = {.begin = amos_nanoseconds()};
+	int status = amos_device_time(m->device, m->entry, k, buf, &nanoseconds);
+	if (status)
 		return status;
-	status = amos_device_wait(m->device);
-	all.end = amos_nanoseconds();
+	all.end = all.begin + nanoseconds;
 	note(m, k, all, 1, &all);
-	return status;
+	return AMOS_DONE;
 }
 
 // ---- open and close -------------------------------------------------------------------

@@ -324,6 +324,21 @@ int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
 	                         row->noperands, row->workers, code->threads);
 }
 
+int amos_device_time(struct amos_device *d, const struct amos_entry *entry,
+                     const struct amos_kernel *row, char *const *buf, int64_t *nanoseconds)
+{
+	int (*clock)(void *, int64_t *) = d->driver->clock;
+	int64_t start = amos_nanoseconds();
+	int status = clock ? clock(d->open, NULL) : AMOS_DONE;
+	if (!status)
+		status = amos_device_launch(d, entry, row, buf);
+	if (!status)
+		status = clock ? clock(d->open, nanoseconds) : amos_device_wait(d);
+	if (!clock)
+		*nanoseconds = amos_nanoseconds() - start;
+	return status;
+}
+
 // ---- runs -----------------------------------------------------------------------------
 
 static char *copy_of(const struct amos *m, const char *at)

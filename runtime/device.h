@@ -54,6 +54,9 @@ struct amos_driver {
 	// numbered from 0.
 	int (*mark)(void *device, int64_t mark);
 	int (*reach)(void *device, int64_t mark);
+	// Notes when the launches so far are done; with `nanoseconds`, waits for that, and gives
+	// the time since it was last noted without. NULL: the device has no clock.
+	int (*clock)(void *device, int64_t *nanoseconds);
 	// Records the launches that follow, which do not run, until keep(), which makes a graph of
 	// them; graph NULL: drops them.
 	int (*record)(void *device);
@@ -88,6 +91,9 @@ const char *amos_device_constants(const struct amos_device *); // copy of amos_m
 int amos_device_launch(struct amos_device *, const struct amos_entry *, const struct amos_kernel *,
                        char *const *buf);
 int amos_device_wait(struct amos_device *);
+// The same, and waits for it: the nanoseconds that it took.
+int amos_device_time(struct amos_device *, const struct amos_entry *, const struct amos_kernel *,
+                     char *const *buf, int64_t *nanoseconds);
 int amos_device_copy(struct amos_device *, enum amos_way, void *to, const void *from,
                      int64_t bytes); // as amos_run.copy
 // amos.begin and amos.end: start a run of an entry, with its inputs copied to the device before and

@@ -77,6 +77,7 @@ struct gpu {
 	void *library, *context, *module;
 	void *stream, *copies;              // of launches and downloads; of uploads
 	void *uploaded, *marks[AMOS_MARKS]; // events
+	void *times[2];                     // the same, of the clock
 	int device;
 	char name[256];
 #define F(field, cuda, hip, arguments) int(*field) arguments;
@@ -137,6 +138,8 @@ static int make_streams(struct gpu *d)
 		error = d->event_create(&d->uploaded, EVENT_WITHOUT_TIME);
 	for (int k = 0; k < AMOS_MARKS && !error; k++)
 		error = d->event_create(&d->marks[k], EVENT_WITHOUT_TIME);
+	for (int k = 0; k < COUNT(d->times) && !error; k++)
+		error = d->event_create(&d->times[k], 0);
 	return leave(d, error) ? failed(d, error, "make streams") : AMOS_DONE;
 }
 
@@ -172,6 +175,9 @@ static void gpu_close(void *device)
 		for (int k = 0; k < AMOS_MARKS; k++)
 			if (d->marks[k])
 				d->event_destroy(d->marks[k]);
+		for (int k = 0; k < COUNT(d->times); k++)
+			if (d->times[k])
+				d->event_destroy(d->times[k]);
 		if (d->uploaded)
 			d->event_destroy(d->uploaded);
 		if (d->copies)
@@ -414,6 +420,21 @@ static int gpu_reach(void *device, int64_t mark)
 	return error ? failed(d, error, "run the kernels") : AMOS_DONE;
 }
 
+static int gpu_clock(void *device, int64_t *nanoseconds)
+{
+	struct gpu *d = device;
+	float ms = 0;
+	enter(d);
+	int error = d->event_record(d->times[nanoseconds != NULL], d->stream);
+	if (!error && nanoseconds)
+		error = d->event_synchronize(d->times[1]);
+	if (!error && nanoseconds)
+		error = d->event_elapsed(&ms, d->times[0], d->times[1]);
+	if (nanoseconds)
+		*nanoseconds = (int64_t)(1e6 * (double)ms);
+	return leave(d, error) ? failed(d, error, "run the kernels") : AMOS_DONE;
+}
+
 // ---- graphs ---------------------------------------------------------------------------
 
 static int gpu_record(void *device)
@@ -470,7 +491,7 @@ static const char *gpu_lacks_graphs(void *device)
 		.clear = gpu_clear, .prefetch = gpu_prefetch, .build = gpu_build,                  \
 		.find = gpu_find, .launch = gpu_launch, .wait = gpu_wait, .upload = gpu_upload,    \
 		.download = gpu_download, .join = gpu_join, .mark = gpu_mark, .reach = gpu_reach,  \
-		.record = gpu_record, .keep = gpu_keep, .replay = gpu_replay,                      \
+		.clock = gpu_clock, .record = gpu_record, .keep = gpu_keep, .replay = gpu_replay,  \
 		.forget = gpu_forget, .lacks_graphs = gpu_lacks_graphs                             \
 	}
 const struct amos_driver amos_cuda = DRIVER(cuda), amos_hip = DRIVER(hip);

@@ -25,6 +25,7 @@
 
 enum {
 	MOST = 4096,
+	TIMED = 2, // bytes of an event that has a time
 	FAILURE = 999,
 	MEMORY = 2,
 	OTHER_GPU = 209,
@@ -362,9 +363,9 @@ int N(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsigned
 int N(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned flags)
 {
 	CALL(MEMORY);
-	if (flags != 2)
-		wrong("an event that takes the time");
-	*event = make(EVENT, 1);
+	if (flags && flags != 2)
+		wrong("an event of another kind");
+	*event = make(EVENT, flags ? 1 : TIMED);
 	return 0;
 }
 
@@ -381,6 +382,16 @@ int N(cuEventRecord, hipEventRecord)(void *event, void *stream)
 	struct object *e = find(EVENT, event);
 	e->stream = stream;
 	e->number = works;
+	return 0;
+}
+
+int N(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to)
+{
+	CALL(FAILURE);
+	const struct object *a = find(EVENT, from), *b = find(EVENT, to);
+	if (!a->stream || !b->stream || a->bytes != TIMED || b->bytes != TIMED)
+		wrong("a time of an event that is not recorded, or has none");
+	*ms = 1;
 	return 0;
 }
 
