@@ -479,7 +479,7 @@ static void choose_sums(Scheduler *t)
 // workers as there is room for. `lines`: positions in the axes before.
 static void cut_axis(Scheduler *t, int64_t lines, int64_t rows, int64_t columns)
 {
-	enum { LEAST = 32 }; // columns
+	enum { LEAST = 32, ADDS = 1 }; // columns; the mode of a scatter
 	Sched *s = t->sched;
 	int64_t wave = wave_of(t->machine), piece = t->machine->threads;
 	while (piece / 2 >= columns ||
@@ -489,6 +489,8 @@ static void cut_axis(Scheduler *t, int64_t lines, int64_t rows, int64_t columns)
 	s->units = 1;
 	s->rows = ceil_div(rows, MAX(1, MIN(rows, wave / s->workers)));
 	s->workers *= ceil_div(rows, s->rows);
+	bool sums = val(t->graph, t->kern->root)->attr->i[1] == ADDS;
+	s->together = s->rows == 1 && sums ? FEW : 0;
 }
 
 // Steps along one axis come one after the other: workers share the axes before and after it.

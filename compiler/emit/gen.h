@@ -347,6 +347,8 @@ void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
 void store_late(Gen *);  // what waits in g->late
 void loads_ahead(Gen *); // ahead.c: moves the loads of the block before what they do not need
 void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
+// A value as i64, as threads of a GPU share it, and back: target/gpu.c.
+Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 

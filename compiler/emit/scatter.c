@@ -239,20 +239,28 @@ static void store_own(Gen *g, const Index *idx, Value x, Value exists)
 	when_end(g, &own);
 }
 
+// Reads an update at the thread's columns, for which the lines are set.
+static void read_update(Gen *g, const Rows *r, const Index *step, int n, Value *x)
+{
+	Index middle[RANK], from[RANK];
+	unravel(g->vars, step, &r->index->shape, middle);
+	for (int i = 0; i < n; i++) {
+		line_index(&r->l, i, r->index->shape.rank, middle, from);
+		x[i] = at(g, r->l.v->in[2], from);
+	}
+}
+
 // Combines a row with an update at the thread's columns, all of which are loaded at once.
 static void take_step(Gen *g, Rows *r, const Index *step, const Index *position)
 {
-	Index middle[RANK], from[RANK], to[UNITS][RANK], column[UNITS];
+	Index to[UNITS][RANK], column[UNITS];
 	Value exists[UNITS], x[UNITS];
 	Op mode = scatter_modes[r->l.v->attr->i[1]];
 	int n = own_columns(g, r, column, exists);
-	unravel(g->vars, step, &r->index->shape, middle);
 	lines_set(g, &r->l, n, column);
-	for (int i = 0; i < n; i++) {
-		line_index(&r->l, i, r->index->shape.rank, middle, from);
+	read_update(g, r, step, n, x);
+	for (int i = 0; i < n; i++)
 		line_index(&r->l, i, 1, position, to[i]);
-		x[i] = at(g, r->l.v->in[2], from);
-	}
 	for (int i = 0; i < n && mode != O_const; i++) {
 		Value before = load_own(g, to[i], exists[i]);
 		x[i] = reduce_step(g, mode, r->update->type, before, x[i]);
@@ -307,6 +315,88 @@ static void copy_own_rows(Gen *g, Rows *r)
 	loop_end(g, &loop);
 }
 
+// ---- sums of a single row -------------------------------------------------------------
+
+typedef struct RowSum {
+	Rows *rows;
+	int columns;
+	Value sum[UNITS]; // variables, by column of the thread
+} RowSum;
+
+static void add_step(Gen *g, int n, const Index *number_in_list, void *context)
+{
+	RowSum *s = context;
+	Rows *r = s->rows;
+	Value x[UNITS];
+	(void)n;
+	Value entry = shared_number(g, "amos_list", g->target->machine->threads * EACH,
+	                            index_i64(g, number_in_list));
+	entry = LLVMBuildAnd(g->b, entry, number(g, UINT32_MAX), "");
+	Index step = lane_index(g, entry, r->steps, 1, NULL);
+	read_update(g, r, &step, s->columns, x);
+	for (int i = 0; i < s->columns; i++) {
+		Value sum = read_variable(g, s->sum[i]);
+		set_variable(g, s->sum[i], reduce_step(g, O_sum, r->update->type, sum, x[i]));
+	}
+}
+
+// The groups of threads have shared their sums, which the first adds to the row, in order.
+static void add_to_row(Gen *g, RowSum *s, Value group, Value own, const Index *column,
+                       const Value *exists)
+{
+	Rows *r = s->rows;
+	static const char sums[] = "amos_sums";
+	int64_t line = r->wide * s->columns;
+	Index none = constant_index(0), position = row_position(g, r, &none);
+	for (int i = 0; i < s->columns; i++) {
+		Value at = sum_of(g, times(g, group, line), number(g, i * r->wide));
+		Value bits = gpu_bits(g, r->update->type, read_variable(g, s->sum[i]));
+		share_number(g, sums, r->groups * line, sum_of(g, at, own), bits);
+	}
+	g->ops->all_threads(g);
+	Loop first = when_begin(g, LLVMBuildICmp(g->b, LLVMIntEQ, group, number(g, 0), ""));
+	lines_set(g, &r->l, s->columns, column);
+	for (int i = 0; i < s->columns; i++) {
+		Index to[RANK];
+		line_index(&r->l, i, 1, &position, to);
+		Value x = load_own(g, to, exists[i]);
+		for (int64_t k = 0; k < r->groups; k++) {
+			Value at = sum_of(g, own, number(g, k * line + i * r->wide));
+			Value bits = shared_number(g, sums, r->groups * line, at);
+			Value sum = gpu_value(g, r->update->type, bits);
+			x = reduce_step(g, O_sum, r->update->type, x, sum);
+		}
+		store_own(g, to, x, exists[i]);
+	}
+	when_end(g, &first);
+}
+
+// The worker has one row: its steps are added by all groups of threads, in registers.
+static void sum_row(Gen *g, Rows *r)
+{
+	int64_t chunk = g->target->machine->threads * EACH;
+	RowSum s = {.rows = r};
+	Index column[UNITS];
+	Value exists[UNITS], zero = reduce_start(g, O_sum, r->update->type);
+	Value group = LLVMBuildUDiv(g->b, r->thread, number(g, r->wide), "");
+	Value own = LLVMBuildURem(g->b, r->thread, number(g, r->wide), "");
+	s.columns = own_columns(g, r, column, exists);
+	for (int i = 0; i < s.columns; i++)
+		s.sum[i] = variable(g, zero);
+	Loop loop = loop_begin(g, number(g, 0), number(g, r->steps), chunk);
+	lines_set(g, &r->l, s.columns, column);
+	Range steps = {.from = number(g, 0),
+	               .to = list_steps(g, r, loop.i),
+	               .own = group,
+	               .count = chunk,
+	               .step = r->groups,
+	               .together = g->kern->sched->together,
+	               .lanes = true};
+	range_loop(g, &steps, add_step, &s);
+	loop_end(g, &loop);
+	add_to_row(g, &s, group, own, column, exists);
+}
+
 static void scatter_rows(Gen *g, Rows *r)
 {
 	const Sched *s = g->kern->sched;
@@ -330,9 +420,13 @@ static void scatter_rows(Gen *g, Rows *r)
 	r->part = times(g, index_i64(g, &piece), s->columns);
 	if (!is_in_place(g, v))
 		copy_own_rows(g, r);
-	Loop loop = loop_begin(g, number(g, 0), number(g, r->steps), threads * EACH);
-	take_steps(g, r, list_steps(g, r, loop.i));
-	loop_end(g, &loop);
+	if (s->together > 1) {
+		sum_row(g, r);
+	} else {
+		Loop loop = loop_begin(g, number(g, 0), number(g, r->steps), threads * EACH);
+		take_steps(g, r, list_steps(g, r, loop.i));
+		loop_end(g, &loop);
+	}
 	when_end(g, &once);
 }
 

@@ -40,8 +40,6 @@ void gpu_lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneB
 void gpu_prefetch(Gen *, Value from, Prefetch); // nothing
 // Returns the address of entry i of `count` i64 in memory that the worker's threads share.
 Value gpu_shared(Gen *, const char *name, int64_t count, Value i);
-// A value as i64, and back.
-Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 
 // TargetOps that are the same for all.
 #define GPU_OPS                                                                                    \
