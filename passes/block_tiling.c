@@ -15,7 +15,7 @@ enum {
 	SUMS = 64,        // of a thread, at most
 	REDUCTIONS = 4,   // whose results, too, fit in its registers
 	TOGETHER = 8,     // rows of a thread, or parts, whose loads wait at once
-	FEW_BYTES = 8,    // of an element of the operands of what follows the product
+	FEW_BYTES = 4,    // of an element of the operands of what follows the product
 };
 
 typedef struct Kind {            // of products

@@ -79,7 +79,10 @@ static int64_t beside(const Scheduler *t)
 			return 1;
 		weight += prims[v->op].weight;
 	}
-	return weight > HEAVY ? FEW / 2 : bytes_read(t) > BYTES ? FEW : 2 * FEW;
+	int64_t bytes = bytes_read(t);
+	return weight > HEAVY && bytes > 2 * BYTES ? FEW / 2
+	       : weight > HEAVY || bytes > BYTES   ? FEW
+	                                           : 2 * FEW;
 }
 
 static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t piece)

@@ -52,6 +52,16 @@ static bool is_free(Ahead *a, Value v, LLVMBasicBlockRef block)
 	return true;
 }
 
+// True if it widens a load: where it is, LLVM makes one instruction of both.
+static bool is_widened(Ahead *a, Value v)
+{
+	LLVMOpcode op = LLVMGetInstructionOpcode(v);
+	if (!(*known(a, v) & FREE) || (op != LLVMZExt && op != LLVMSExt && op != LLVMFPExt))
+		return false;
+	Value in = LLVMGetOperand(v, 0);
+	return LLVMIsALoadInst(in) && *known(a, in) & WANTED;
+}
+
 void loads_ahead(Gen *g)
 {
 	Ahead a = {table_new(g->arena)};
@@ -76,6 +86,10 @@ void loads_ahead(Gen *g)
 				*known(&a, in) |= WANTED;
 		}
 	}
+	for (Value v = LLVMGetFirstInstruction(block); last && v != last;
+	     v = LLVMGetNextInstruction(v))
+		if (is_widened(&a, v))
+			*known(&a, v) |= WANTED;
 	Value at = LLVMGetFirstInstruction(block);
 	while (at && at != last && *known(&a, at) & WANTED)
 		at = LLVMGetNextInstruction(at);
