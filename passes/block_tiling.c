@@ -11,6 +11,7 @@ enum {
 	LEAST = 32,       // at least, if there are few
 	BUFFERS = 4,      // stages, at most
 	MOST = 48 << 10,  // of two stages
+	OWN = 4 << 10,    // bytes of shared memory of a block beside its stages, and the system's
 	BETWEEN = 16,     // elements of f32 between lines, of both operands
 	SUMS = 64,        // of a thread, at most
 	REDUCTIONS = 4,   // whose results, too, fit in its registers
@@ -22,22 +23,22 @@ typedef struct Kind {            // of products
 	int64_t height, columns; // the least of a tile
 	int64_t most;            // bytes of a side, in sums
 	int64_t depth, buffers, unroll;
-	int64_t shared;       // bytes of shared memory that stages may take
 	double product, load; // cost of one, and of an element
 } Kind;
 
 // Of exact machines, whose operands pass through registers, a stage is multiplied while one is
 // loaded.
 #define MATRIX MATRIX_ROWS, MATRIX_COLUMNS, 512
-static const Kind fused = {16, 16, 512, 16, 2, 2, 44 << 10, 1, 16},
-                  half = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 44 << 10, 0.0625, 8},
-                  tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 44 << 10, 0.125, 16},
-                  groups = {64, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, MOST, 0.04, 8},
-                  exact_half = {MATRIX, MATRIX_LINE / 2, 2, 1, 44 << 10, 0.0625, 8},
-                  exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 44 << 10, 0.5, 16};
+static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
+                  half = {MATRIX, MATRIX_LINE / 2, BUFFERS, 1, 0.0625, 8},
+                  tf32 = {MATRIX, MATRIX_LINE / 4, BUFFERS, 1, 0.125, 16},
+                  groups = {64, 64, 512, MATRIX_LINE / 2, BUFFERS, 1, 0.04, 8},
+                  exact_half = {MATRIX, MATRIX_LINE / 2, 2, 1, 0.0625, 8},
+                  exact_f32 = {MATRIX, MATRIX_LINE / 4, 2, 1, 0.5, 16};
 
 typedef struct Choice {
 	int64_t height, columns, parts;
+	bool alone;
 	double cost;
 } Choice;
 
@@ -46,12 +47,14 @@ typedef struct Choice {
 static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machine, int together,
                       const Choice *c)
 {
-	const double START = 24, ADD = 72,
-	             LAUNCH = 5e5; // in steps of k; of a sum of a part; of all
+	// In steps of k, of two blocks that overlap and of one alone; of a sum of a part; of all.
+	const double START = 24, ALONE = 300, ADD = 72, LAUNCH = 5e5;
+	int64_t resident = c->alone ? 1 : RESIDENT;
 	double products = (double)(together * p->batch);
 	double tiles = products * (double)(ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
-	double waves = (double)ceil_div((int64_t)tiles * c->parts, wave_of(machine)) * RESIDENT;
-	double steps = (double)ceil_div(p->k, c->parts) + START;
+	int64_t wave = machine->workers * resident;
+	double waves = (double)(ceil_div((int64_t)tiles * c->parts, wave) * resident);
+	double steps = (double)ceil_div(p->k, c->parts) + (c->alone ? ALONE : START);
 	double cost = waves * steps *
 	              ((double)(c->height * c->columns) * kind->product +
 	               (double)(c->height + c->columns) * kind->load);
@@ -80,26 +83,36 @@ static const Kind *kind_of(const Machine *machine, Elem matrix, int64_t height)
 	                                                 : &fused;
 }
 
+// Tries to split the sums of a tile, into no more parts than `parts`.
+static void try_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts,
+                     Choice c, Choice *best)
+{
+	const Kind *kind = kind_of(machine, z->matrix, c.height);
+	int64_t least = c.alone ? 2 * LEAST_PART : LEAST_PART;
+	for (c.parts = 1; c.parts == 1 || (c.parts <= parts && z->dot.k / c.parts >= least);
+	     c.parts++) {
+		c.cost = cost_of(kind, &z->dot, machine, together, &c);
+		if (best->cost < 0 || c.cost < best->cost)
+			*best = c;
+	}
+}
+
 // sums: of a thread, at most.
 static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts,
                           int64_t sums)
 {
-	Choice best = {.cost = -1}, c;
+	Choice best = {.cost = -1}, c = {.alone = false};
 	const Kind *kind = kind_of(machine, z->matrix, 0); // of the lowest tiles
 	const DotSizes *p = &z->dot;
 	int64_t most = kind->most / p->bytes;
 	for (c.height = largest(p->m, kind->height, most); c.height >= kind->height; c.height /= 2)
 		for (c.columns = largest(p->n, kind->columns, most); c.columns >= kind->columns;
 		     c.columns /= 2)
-			for (c.parts = 1;
-			     c.height * c.columns <= sums * machine->threads &&
-			     (c.parts == 1 || (c.parts <= parts && p->k / c.parts >= LEAST_PART));
-			     c.parts++) {
-				c.cost = cost_of(kind_of(machine, z->matrix, c.height), p, machine,
-				                 together, &c);
-				if (best.cost < 0 || c.cost < best.cost)
-					best = c;
-			}
+			if (c.height * c.columns <= sums * machine->threads)
+				try_tile(machine, z, together, parts, c, &best);
+	Choice alone = {.height = most, .columns = 2 * most, .alone = true};
+	if (alone.height * alone.columns <= sums * machine->threads && p->k >= 2 * LEAST_PART)
+		try_tile(machine, z, together, parts, alone, &best);
 	return best;
 }
 
@@ -128,42 +141,51 @@ static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
 	return best;
 }
 
-// Returns how far neighbors along k, or along the rows or columns of an operand, are apart in
-// memory, or in the value under its windows; IRREGULAR if it depends; 0 if the operand is computed.
-static int64_t step_of(Scheduler *t, const DotSizes *p, int o, bool along, bool *windows)
+typedef struct Pair { // two elements of an operand side by side, from an even place on
+	Vars *vars;
+	bool found, windows; // in memory; or in the value under windows, with zeros around it
+	Index place[2];      // there
+	int64_t apart;       // elements; IRREGULAR: it depends; 0: not found
+} Pair;
+
+// Finds neighbors along k, or along the rows or columns of an operand.
+static Pair find_pair(Scheduler *t, const DotSizes *p, int o, bool along)
 {
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
 	int64_t own = o ? p->n : p->m, extent = along ? p->k : own;
 	Index batch = some_index(w, p->batch), other = some_index(w, along ? own : p->k);
-	Index none = constant_index(0), pair = some_index(w, extent / 2), place[2];
+	Index none = constant_index(0), even = some_index(w, extent / 2);
+	Pair pair = {.vars = w, .found = true};
 	for (int e = 0; e < 2; e++) {
-		Index side = shift_index(add_index(w, &none, &pair, 2), e), idx[RANK];
+		Index side = shift_index(add_index(w, &none, &even, 2), e), idx[RANK];
 		bool first = (o == 1) == along; // of the operand's two axes
-		const Index *one = first ? &side : &other, *two = first ? &other : &side;
+		const Index *row = first ? &side : &other, *column = first ? &other : &side;
 		Ref r = v->in[o];
-		double fill;
-		dot_index(w, t->graph, v, p, o, &batch, one, two, idx);
-		*windows = !locate(w, t->graph, &t->inside, &r, idx, &place[e]);
-		if (!*windows)
+		double fill = 0;
+		dot_index(w, t->graph, v, p, o, &batch, row, column, idx);
+		pair.windows = !locate(w, t->graph, &t->inside, &r, idx, &pair.place[e]);
+		if (!pair.windows)
 			continue;
 		r = v->in[o];
-		dot_index(w, t->graph, v, p, o, &batch, one, two, idx);
+		dot_index(w, t->graph, v, p, o, &batch, row, column, idx);
 		if (!windows_of(w, t->graph, &t->inside, &r, idx, &fill))
-			return 0;
-		place[e] = ravel(w, &val(t->graph, r)->shape, idx);
+			return (Pair){.vars = w};
+		pair.place[e] = ravel(w, &val(t->graph, r)->shape, idx);
+		pair.found &= fill == 0;
 	}
-	Index apart = add_index(w, &place[1], &place[0], -1);
-	return apart.n ? IRREGULAR : llabs(apart.constant);
+	Index apart = add_index(w, &pair.place[1], &pair.place[0], -1);
+	pair.apart = apart.n ? IRREGULAR : llabs(apart.constant);
+	return pair;
 }
 
 // Threads side by side read what is side by side in memory, or nearly so.
 static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 {
-	bool windows;
-	int64_t beside = step_of(t, p, o, false, &windows), step = step_of(t, p, o, true, &windows);
-	if (beside > 0)
-		return beside < step || step == IRREGULAR ? W_copy : W_transpose;
+	Pair beside = find_pair(t, p, o, false), step = find_pair(t, p, o, true);
+	bool nearer = beside.apart > 0 && (beside.apart < step.apart || step.apart == IRREGULAR);
+	if (beside.apart > 0)
+		return nearer ? W_copy : W_transpose;
 	const Val *v = val(t->graph, t->kern->root);
 	Vars *w = vars_new(t->scratch);
 	Index batch = some_index(w, p->batch), k = some_index(w, p->k);
@@ -181,11 +203,50 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 {
 	const DotSizes *p = &z->dot;
 	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
-	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX), windows;
-	int64_t step = step_of(t, p, o, along, &windows), line = along ? p->k : o ? p->n : p->m;
-	if (z->matrix && windows && step && step != 1)
+	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX);
+	int64_t line = along ? p->k : o ? p->n : p->m;
+	Pair pair = find_pair(t, p, o, along);
+	if (z->matrix && pair.windows && pair.apart != 1)
 		return SUMS / 4;
 	return is_half(z->matrix) && fragments && line % 2 ? SUMS / 2 : SUMS;
+}
+
+// True if an operand comes to shared memory by copies, which take no registers: memory has pairs of
+// neighbors of its lines.
+static bool is_copied(Scheduler *t, const DotSizes *p, int o)
+{
+	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
+	Pair pair = find_pair(t, p, o, along);
+	return pair.found && pair.apart == 1 &&
+	       (along ? p->k
+	        : o   ? p->n
+	              : p->m) %
+	               2 ==
+	           0 &&
+	       index_align(pair.vars, &pair.place[0]) % 2 == 0;
+}
+
+// Chooses how many steps of k a stage has, and how many stages, so that multiprocessors have room
+// for as many blocks as registers: all that the loop takes before the end, and fewer for few steps.
+static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool deep)
+{
+	Sched *s = t->sched;
+	const Kind *kind = kind_of(t->machine, z->matrix, s->height);
+	bool between = z->matrix == E_f32 && !t->machine->exact;
+	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
+	int64_t line = (s->height + s->columns + (between ? BETWEEN : 0)) * bytes;
+	int64_t room = (t->machine->shared << 10) / residents(s) - OWN;
+	room = MAX(room, STATIC_SHARED);
+	s->depth = kind->depth;
+	s->unroll = kind->unroll;
+	if (!z->matrix && s->height * z->dot.bytes == kind->most && s->columns == s->height)
+		s->depth /= 2; // so many sums leave few registers for loads
+	if (deep && 2 * line * 2 * s->depth <= (kind == &groups ? room : MOST))
+		s->depth *= 2; // few products in a step do not hide what a step costs
+	int64_t part = ceil_div(z->dot.k, parts), stage = line * s->depth;
+	s->stages = MIN(kind->buffers, room / stage);
+	s->stages = MAX(2, MIN(s->stages, ceil_div(part, s->depth) + 1));
+	s->shared = t->machine->shared && s->stages * stage > STATIC_SHARED ? s->stages * stage : 0;
 }
 
 void tile_block(Scheduler *t)
@@ -203,23 +264,17 @@ void tile_block(Scheduler *t)
 	int64_t beside = MIN(sums_beside(t, &z, 0), sums_beside(t, &z, 1));
 	// What reductions have of the tiles before takes registers, too.
 	int64_t sums = s->reduce.count > REDUCTIONS ? MIN(beside, SUMS / 2) : beside;
+	bool warpgroups = has_group_matrix(t->machine, z.matrix, INT64_MAX);
+	bool copied = is_copied(t, &z.dot, 0) && is_copied(t, &z.dot, 1);
+	if (warpgroups && copied && beside == SUMS && !s->reduce.count)
+		sums = 2 * SUMS;
 	Choice best = choose_tile(t->machine, &z, t->together, parts, sums);
-	const Kind *kind = kind_of(t->machine, z.matrix, best.height);
 	s->height = best.height;
 	s->columns = best.columns;
 	s->parts = best.parts > 1 ? best.parts : 0;
-	s->depth = kind->depth;
-	if (!z.matrix && s->height * z.dot.bytes == kind->most && s->columns == s->height)
-		s->depth /= 2; // so many sums leave few registers for loads
-	bool between = z.matrix == E_f32 && !t->machine->exact;
-	int64_t lines = s->height + s->columns + (between ? BETWEEN : 0);
-	if (z.matrix && beside == SUMS && 2 * lines * 2 * MATRIX_LINE <= MOST)
-		s->depth *= 2; // few products in a step do not hide what a step costs
-	s->unroll = kind->unroll;
+	s->alone = best.alone;
+	choose_stages(t, &z, best.parts, z.matrix && beside == SUMS && (copied || !warpgroups));
 	s->together = bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
-	int64_t bytes = z.matrix ? elems[z.matrix].bytes : z.dot.bytes;
-	int64_t stage = (s->height + s->columns) * s->depth * bytes;
-	s->stages = MAX(2, MIN(kind->buffers, kind->shared / stage));
 	z = block_sizes(t->graph, t->kern, t->machine);
 	if (s->reduce.count)
 		s->strips = choose_strips(t, &z);

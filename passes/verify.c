@@ -178,23 +178,38 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
-// True for a power of two from `least` on, with at most 512 bytes of sums.
-static bool is_side(int64_t n, int64_t least, int64_t bytes)
+// True for a power of two from `least` on, with at most `most` bytes of sums.
+static bool is_side(int64_t n, int64_t least, int64_t bytes, int64_t most)
 {
-	return n >= least && n * bytes <= 512 && !(n & (n - 1));
+	return n >= least && n * bytes <= most && !(n & (n - 1));
+}
+
+// True if the stages, and one after those of products under way, are in the memory of the launch,
+// if it gives any, and blocks have so much.
+static bool has_stages(const Plan *p, const Sched *s, const BlockSizes *z)
+{
+	enum { LEAST = 2 };
+	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
+	int64_t stages = s->stages * (s->height + s->columns) * s->depth * bytes;
+	return s->stages >= LEAST + s->alone && s->alone <= z->groups &&
+	       (!s->shared || (stages <= s->shared &&
+	                       s->shared * residents(s) <= (int64_t)p->machine->shared << 10));
 }
 
 static void check_block(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
+	enum { SIDE = 512 };
 	int64_t bytes = elems[val(p->graph, kern->root)->type].bytes;
 	if (p->machine->threads != 256 || s->height < 1 || s->columns < 1 || s->depth < 1 ||
-	    s->unroll < 1 || s->depth % s->unroll || s->stages < 2)
+	    s->unroll < 1 || s->depth % s->unroll)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	BlockSizes z = block_sizes(p->graph, kern, p->machine);
-	if (!is_side(s->height, z.matrix ? MATRIX_ROWS : 16, bytes) ||
-	    !is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes) ||
+	if (!has_stages(p, s, &z))
+		fail(p->name, "kernel %d: stages that blocks have no memory for", k);
+	if (!is_side(s->height, z.matrix ? MATRIX_ROWS : 16, bytes, SIDE) ||
+	    !is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes, SIDE << s->alone) ||
 	    (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
 	                    s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
 	              : s->depth != 8 && s->depth != 16))

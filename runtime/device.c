@@ -138,9 +138,10 @@ static int find_code(struct amos_device *d)
 		for (int64_t k = 0; k < model->entries[e].nkernels; k++) {
 			const struct amos_kernel *row = &model->entries[e].kernels[k];
 			struct code *code = &d->code[d->programs[e].code + k];
-			int status = row->loop ? AMOS_DONE
-			                       : d->driver->find(d->open, row->function,
-			                                         &code->kernel, &code->threads);
+			int status = row->loop
+			                 ? AMOS_DONE
+			                 : d->driver->find(d->open, row->function, row->shared,
+			                                   &code->kernel, &code->threads);
 			if (status)
 				return status;
 		}
@@ -321,7 +322,7 @@ int amos_device_launch(struct amos_device *d, const struct amos_entry *entry,
 	d->used += row->noperands;
 	return d->driver->launch(d->open, code->kernel,
 	                         d->recorded ? d->near + (table - d->tables) : table, table,
-	                         row->noperands, row->workers, code->threads);
+	                         row->noperands, row->workers, code->threads, row->shared);
 }
 
 int amos_device_time(struct amos_device *d, const struct amos_entry *entry,

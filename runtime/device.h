@@ -30,13 +30,15 @@ struct amos_driver {
 	void (*release)(void *device, enum amos_sharing, void *memory);
 	// Compiles the code of a model (amos_model.code). AMOS_INPUT: it is for another device.
 	int (*build)(void *device, const void *code, int64_t bytes);
-	// Finds a function of it, and the threads of its blocks. Closed with the device.
-	int (*find)(void *device, const char *function, void **kernel, int64_t *threads);
+	// Finds a function of it, and the threads of its blocks. Closed with the device. `shared`:
+	// bytes that its launches give a block's threads to share; 0, unless it is of CUDA.
+	int (*find)(void *device, const char *function, int64_t shared, void **kernel,
+	            int64_t *threads);
 	// Runs `blocks` blocks of a kernel. `table`: its `n` operands' addresses, in AMOS_HOST or
 	// AMOS_DEVICE memory, which must stay as it is until the launch is done. `at`: the same in
 	// the host's.
 	int (*launch)(void *device, void *kernel, const uint64_t *table, const uint64_t *at,
-	              int64_t n, int64_t blocks, int64_t threads);
+	              int64_t n, int64_t blocks, int64_t threads, int64_t shared);
 	int (*wait)(void *device); // for all launches and copies
 	// Copies, after the launches so far, between AMOS_SHARED or AMOS_DEVICE memory and any of
 	// the host's, or within it, and waits for that.

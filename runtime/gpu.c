@@ -13,6 +13,7 @@ enum { // numbers of both libraries
 	NO_DEVICE = 100,
 	OTHER_GPU = 209,          // the code is for another one
 	FUNCTION_MAX_THREADS = 0, // per block, as the code says
+	FUNCTION_SHARED = 8,      // bytes that a launch may give, 48 KiB unless it is set
 	ATTACH_GLOBAL = 1,        // of managed memory
 	HOST_PORTABLE = 1,
 	STREAM_NON_BLOCKING = 1,
@@ -323,7 +324,8 @@ static int gpu_build(void *device, const void *code, int64_t bytes)
 	return failed(d, error, what);
 }
 
-static int gpu_find(void *device, const char *function, void **kernel, int64_t *threads)
+static int gpu_find(void *device, const char *function, int64_t shared, void **kernel,
+                    int64_t *threads)
 {
 	struct gpu *d = device;
 	int most = 0;
@@ -331,6 +333,8 @@ static int gpu_find(void *device, const char *function, void **kernel, int64_t *
 	int error = d->module_function(kernel, d->module, function);
 	if (!error)
 		error = d->function_attribute(&most, FUNCTION_MAX_THREADS, *kernel);
+	if (!error && shared)
+		error = d->set_function_attribute(*kernel, FUNCTION_SHARED, (int)shared);
 	*threads = most;
 	leave(d, 0);
 	return error ? failed(d, error, "find a kernel") : AMOS_DONE;
@@ -341,14 +345,14 @@ static int gpu_find(void *device, const char *function, void **kernel, int64_t *
 // NVIDIA's kernels have the table as their argument, if it is not too long, and read it at once;
 // from memory of the host it would take 10 us.
 static int gpu_launch(void *device, void *kernel, const uint64_t *table, const uint64_t *at,
-                      int64_t n, int64_t blocks, int64_t threads)
+                      int64_t n, int64_t blocks, int64_t threads, int64_t shared)
 {
 	struct gpu *d = device;
 	bool whole = d->maker->by_value && n <= AMOS_BY_VALUE;
 	void *argument[] = {whole ? (void *)(uintptr_t)at : (void *)&table};
 	enter(d);
 	int error = leave(d, d->launch_kernel(kernel, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
-	                                      1, 0, d->stream, argument, NULL));
+	                                      1, (unsigned)shared, d->stream, argument, NULL));
 	return error ? failed(d, error, "start a kernel") : AMOS_DONE;
 }
 

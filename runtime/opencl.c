@@ -399,8 +399,10 @@ static int opencl_build(void *device, const void *code, int64_t bytes)
 	return error ? build_failed(d, error) : AMOS_DONE;
 }
 
-static int opencl_find(void *device, const char *function, void **kernel, int64_t *threads)
+static int opencl_find(void *device, const char *function, int64_t shared, void **kernel,
+                       int64_t *threads)
 {
+	(void)shared;
 	struct opencl *d = device;
 	static const uint32_t memory[] = {KERNEL_INDIRECT_HOST_ACCESS,
 	                                  KERNEL_INDIRECT_DEVICE_ACCESS,
@@ -428,10 +430,10 @@ static int opencl_find(void *device, const char *function, void **kernel, int64_
 // ---- launches -------------------------------------------------------------------------
 
 static int opencl_launch(void *device, void *kernel, const uint64_t *table, const uint64_t *at,
-                         int64_t n, int64_t blocks, int64_t threads)
+                         int64_t n, int64_t blocks, int64_t threads, int64_t shared)
 {
 	struct opencl *d = device;
-	(void)at, (void)n;
+	(void)at, (void)n, (void)shared;
 	size_t all = (size_t)(blocks * threads), block = (size_t)threads;
 	int32_t error = (d->svm ? d->clSetKernelArgSVMPointer
 	                        : d->clSetKernelArgMemPointerINTEL)(kernel, 0, table);

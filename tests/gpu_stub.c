@@ -42,10 +42,11 @@ enum {
 };
 
 static struct object {
-	char kind, *at, *text; // text: of a module; name of a kernel
+	char kind, *at, *text; // text: of a module; of a kernel from its name on
 	size_t bytes;
 	const void *stream; // of an event: it is done with the work of this
 	int number;         // up to this number; of a kernel: bytes of its argument, 0: an address
+	int shared;         // of a kernel: bytes that launches may give it
 } objects[MOST];
 
 static struct work { // that is not done
@@ -577,14 +578,15 @@ static int other_gpu(const char *code)
 	return 0;
 }
 
-// True if there is a descriptor of the kernel, and kernels say that they have 256 threads.
 static int argument_bytes(const char *code, const char *name)
 {
 	(void)code, (void)name;
 	return 0;
 }
 
-static int has_kernel(const char *code, const char *name)
+// Returns NULL unless there is a descriptor of the kernel, and kernels say that they have 256
+// threads.
+static const char *find_kernel(const char *code, const char *name)
 {
 	static const char threads[] = ".max_flat_workgroup_size\xcd\x01";
 	const Elf64_Shdr *s = (const Elf64_Shdr *)(code + ((const Elf64_Ehdr *)code)->e_shoff);
@@ -598,8 +600,13 @@ static int has_kernel(const char *code, const char *name)
 	               .sh_offset;
 	for (size_t i = 0; i < s->sh_size / sizeof *symbol; i++)
 		if (!strcmp(names + symbol[i].st_name, descriptor))
-			return memmem(code, size_of(code), threads, sizeof threads) != NULL;
-	return 0;
+			return memmem(code, size_of(code), threads, sizeof threads);
+	return NULL;
+}
+
+static int takes_memory(const char *kernel)
+{
+	return !kernel;
 }
 #else
 // Notes which GPU the code is for; the caller has checked that it runs here.
@@ -627,12 +634,20 @@ static int argument_bytes(const char *code, const char *name)
 	return text ? atoi(text + strlen(entry)) : 0;
 }
 
-static int has_kernel(const char *code, const char *name)
+static const char *find_kernel(const char *code, const char *name)
 {
 	char entry[256];
 	snprintf(entry, sizeof entry, ".visible .entry %s(", name);
 	const char *text = strstr(code, entry);
-	return text && !strncmp(strchr(text, ')'), ")\n.maxntid 256, 1, 1\n", 20);
+	return text && !strncmp(strchr(text, ')'), ")\n.maxntid 256, 1, 1\n", 20) ? text : NULL;
+}
+
+// True if the kernel uses memory that its launch gives.
+static int takes_memory(const char *kernel)
+{
+	const char *end = strstr(kernel + 1, ".visible .entry");
+	const char *use = strstr(kernel, "amos_launch_memory");
+	return use && (!end || use < end);
 }
 #endif
 
@@ -659,10 +674,21 @@ int N(cuModuleUnload, hipModuleUnload)(void *module)
 int N(cuModuleGetFunction, hipModuleGetFunction)(void **kernel, void *module, const char *name)
 {
 	CALL(FAILURE);
-	if (!has_kernel(find(MODULE, module)->text, name))
+	const char *text = find_kernel(find(MODULE, module)->text, name);
+	if (!text)
 		wrong("a kernel that is not in the module, or says not its threads");
 	*kernel = make(KERNEL, 1);
 	find(KERNEL, *kernel)->number = argument_bytes(find(MODULE, module)->text, name);
+	find(KERNEL, *kernel)->text = (char *)text;
+	return 0;
+}
+
+int N(cuFuncSetAttribute, hipFuncSetAttribute)(void *kernel, int which, int value)
+{
+	CALL(FAILURE);
+	find(KERNEL, kernel)->shared = value;
+	if (which != 8 || value <= 0 || value > 227 << 10)
+		wrong("another attribute, or more memory than a block has");
 	return 0;
 }
 
@@ -680,7 +706,7 @@ int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned 
                                              void **extra)
 {
 	CALL(FAILURE);
-	find(KERNEL, kernel);
+	const struct object *k = find(KERNEL, kernel);
 	find(STREAM, stream);
 	size_t own = (size_t)find(KERNEL, kernel)->number; // bytes of its argument
 	const uint64_t *table = own ? argument[0] : *(const uint64_t *const *)argument[0];
@@ -697,8 +723,10 @@ int N(cuLaunchKernel, hipModuleLaunchKernel)(void *kernel, unsigned x, unsigned 
 	w->from = own ? NULL : (const char *)table;
 	w->bytes = own || far ? 0 : sizeof *table;
 	w->sum = sum_of(w->from, w->bytes);
-	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || shared || extra)
+	if (!x || y != 1 || z != 1 || threads != 256 || ty != 1 || tz != 1 || extra)
 		wrong("a launch of another shape");
+	if ((int)shared != k->shared || takes_memory(k->text) != (shared > 0))
+		wrong("a launch with other shared memory than its code takes");
 	return 0;
 }
 

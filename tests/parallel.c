@@ -257,8 +257,8 @@ static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
 	const struct amos_operand inner[] = {{IN, 0},  {IN, 1},  {IN, 2},
 	                                     {OUT, 0}, {OUT, 1}, {OUT, 2}};
 	const struct amos_kernel rows[] = {
-	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL},
-	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL},
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL, 0},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL, 0},
 	};
 	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
 	const struct amos_run run = {

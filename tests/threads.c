@@ -23,9 +23,9 @@ enum {
 	WARP = 32,
 	LIVE = 4, // blocks at once
 	STACK = 64 << 10,
-	SHARED = 48 << 10, // bytes of a block's own memory
+	SHARED = 227 << 10, // bytes of a block's own memory
 	ARRAYS = 8,
-	COPIES = 64,   // of a thread, under way
+	COPIES = 256,  // of a thread, under way
 	PRODUCTS = 16, // of a warpgroup, under way
 	GROUPS = THREADS / GROUP,
 	PIECE = 16, // bytes
@@ -111,7 +111,8 @@ typedef struct Thread {
 	int step[COPIES + 1], steps, copies; // step[i]: its first copy
 	uint32_t fences, ordered;            // passed; before the last barrier
 	Product product;                     // of MULTIPLY_GROUP
-	int begun, committed, done;          // products of its warpgroup
+	int begun, done;                     // products of its warpgroup
+	int group[PRODUCTS], groups;         // groups not waited for: the products up to their ends
 	bool fenced;                         // its sums are the warpgroup's
 } Thread;
 
@@ -458,7 +459,7 @@ void amos_gpu_wait(int32_t most, int32_t site)
 int32_t amos_gpu_address(const char *at);
 void amos_gpu_set_sum(int32_t i, float x), amos_gpu_sums_fence(int32_t site);
 float amos_gpu_sum(int32_t i);
-void amos_gpu_commit_sums(void), amos_gpu_sums_wait(int32_t site);
+void amos_gpu_commit_sums(void), amos_gpu_sums_wait(int32_t most, int32_t site);
 void amos_gpu_proxy_fence(int32_t site);
 void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned,
                     int32_t f16);
@@ -515,7 +516,9 @@ void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns,
 
 void amos_gpu_commit_sums(void)
 {
-	thread->committed = thread->begun;
+	if (thread->groups == PRODUCTS)
+		wrong("too many groups of products");
+	thread->group[thread->groups++] = thread->begun;
 }
 
 // Returns the pieces of shared memory that operand o of a product has, and how many.
@@ -600,12 +603,15 @@ static void begin_product(Product *p, int group)
 	wgmma(block->shared, p->descriptor, p->columns, p->turned, p->f16, block->sum[group]);
 }
 
-void amos_gpu_sums_wait(int32_t site)
+void amos_gpu_sums_wait(int32_t most, int32_t site)
 {
-	int group = number() / GROUP;
-	if (is_left_out(site))
+	int group = number() / GROUP, groups = thread->groups - most;
+	if (is_left_out(site) || groups <= 0)
 		return;
-	for (; thread->done < thread->committed; thread->done++) {
+	int end = thread->group[groups - 1];
+	thread->groups = most;
+	memmove(thread->group, thread->group + groups, sizeof *thread->group * (size_t)most);
+	for (; thread->done < end; thread->done++) {
 		Product *p = &block->product[group][thread->done % PRODUCTS];
 		if (--p->waiting)
 			continue;
@@ -770,7 +776,7 @@ static void start_block(int slot, uint32_t block_number)
 		b->thread[t].wait = READY;
 		b->thread[t].site = -1;
 		b->thread[t].steps = b->thread[t].copies = 0;
-		b->thread[t].begun = b->thread[t].committed = b->thread[t].done = 0;
+		b->thread[t].begun = b->thread[t].done = b->thread[t].groups = 0;
 		b->thread[t].fences = b->thread[t].ordered = 0;
 		b->thread[t].fenced = false;
 	}

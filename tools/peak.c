@@ -100,7 +100,7 @@ int measure_peak(int64_t threads, double seconds, Peak *peak)
 	const struct amos_operand scratch = {.block = AMOS_BLOCK_SCRATCH};
 	const struct amos_kernel kernels[] = {
 	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = multiply},
-	    {"pass", "map", count, 0, bytes, 1, pass, &scratch, 1, NULL, "", "", NULL},
+	    {"pass", "map", count, 0, bytes, 1, pass, &scratch, 1, NULL, "", "", NULL, 0},
 	};
 	const struct amos_entry entries[] = {
 	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},

@@ -286,7 +286,7 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 		                               : 0;
 		ideal += flops / unit_of(s, i, true).peak;
 	}
-	int64_t room = (int64_t)gpu->multiprocessors * RESIDENT;
+	int64_t room = gpu->multiprocessors * (stage == MAIN ? residents(kern->sched) : RESIDENT);
 	double busy = (double)c.blocks / (double)(ceil_div(c.blocks, room) * room);
 	double compute = c.flops / unit.peak, traffic = c.bytes / (1e12 * gpu->bytes);
 	c.unit = compute > traffic ? unit.name : "memory";

@@ -306,6 +306,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_flops] = number(g, own.flops / MAX(1, l->launches)),
 		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),
 		    [amos_kernel_times] = number(g, l->body ? 0 : times),
+		    [amos_kernel_shared] = number(g, l->shared),
 		    [amos_kernel_code] = code,
 		    [amos_kernel_function] = function,
 		    [amos_kernel_operands] =

@@ -184,6 +184,7 @@ static Value write_part(Gen *base, const Signature *signature, Stage stage, cons
 static void write_stage(Gen *base, const Signature *bundle, Stage stage, const char *name)
 {
 	Gen g = kernel_gen(base, bundle);
+	g.stage = stage;
 	int64_t worker = 0, place = 0;
 	g.ops->begin(&g, name);
 	Value f = g.function;
@@ -453,9 +454,12 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 	for (Stage stage = BEFORE; stage < STAGES; stage++)
 		launches += stage_workers(kern->sched, stage) > 0;
 	for (Stage stage = BEFORE; stage < STAGES; stage++) {
-		int64_t workers = stage_workers(kern->sched, stage);
-		for (int i = 1; i < count; i++)
+		int64_t workers = 0, shared = 0;
+		for (int i = 0; i < count; i++) {
 			workers += stage_workers(kern[i].sched, stage);
+			if (stage == MAIN)
+				shared = MAX(shared, kern[i].sched->shared);
+		}
 		if (workers)
 			entry->launch[entry->n++] = (Launch){.kern = kern,
 			                                     .kerns = count,
@@ -463,6 +467,7 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 			                                     .number = number++,
 			                                     .launches = launches,
 			                                     .workers = workers,
+			                                     .shared = shared,
 			                                     .signature = s};
 	}
 }

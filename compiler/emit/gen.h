@@ -197,6 +197,9 @@ struct TargetOps {                              // the hooks of a target
 	const TileKind *group_kind;  // the same, of pairs of 64 rows
 	// The address of i64 number i of `count` that the worker's threads share, by name.
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
+	// The address of what the launch gives the worker's threads to share: `shared` bytes of the
+	// schedule. NULL: launches give nothing.
+	Value (*launch_memory)(Gen *);
 	// The bytes of a module: an object, or code of a device.
 	Part (*write)(Arena *, const Target *, LLVMModuleRef, LLVMTargetMachineRef);
 	// Links the code of a device, the bytes of all kernels; NULL: they are complete.
@@ -444,6 +447,7 @@ typedef struct Launch {
 	int launches;
 	bool again; // its kernel has run before
 	int64_t workers;
+	int64_t shared; // bytes that it gives each worker's threads to share
 	const Signature *signature;
 	struct Entry *body; // of a loop, which has no kernel of its own
 } Launch;

@@ -674,26 +674,66 @@ static Value stage_after(ThreadTile *d, Value stage, int64_t last, int64_t bytes
 	Value each = LLVMConstInt(g->i32, (uint64_t)bytes, 0), none = LLVMConstInt(g->i32, 0, 0);
 	if (last == 1)
 		return LLVMBuildXor(g->b, stage, each, "");
+	uint64_t mask = (uint64_t)((last + 1) * bytes) - 1;
+	if (!(mask & (mask + 1)))
+		return LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, stage, each, ""),
+		                    LLVMConstInt(g->i32, mask, 0), "");
 	Value end = LLVMConstInt(g->i32, (uint64_t)(last * bytes), 0);
 	Value wraps = LLVMBuildICmp(g->b, LLVMIntEQ, stage, end, "");
 	return LLVMBuildSelect(g->b, wraps, none, LLVMBuildAdd(g->b, stage, each, ""), "");
 }
 
+static bool has_copies(const ThreadTile *d)
+{
+	return is_copied(d, &d->share[0]) || is_copied(d, &d->share[1]);
+}
+
+// True if the loop that multiplies is another than that before it, so that it has nothing else to
+// decide: of copies, which are short; or if an instruction has sums in many registers, which a
+// decision would copy.
+static bool is_twice(const ThreadTile *d)
+{
+	bool copies = is_copied(d, &d->share[0]) && is_copied(d, &d->share[1]);
+	return copies || d->kind->results || d->kind->finish;
+}
+
+// Returns how many steps are loaded before the first product.
+static int64_t steps_ahead(const ThreadTile *d)
+{
+	return d->s->stages - 1 - d->s->alone;
+}
+
+// Waits until the next step's copies are in shared memory, and shows it to the instructions that
+// multiply.
+static void await_step(ThreadTile *d)
+{
+	if (has_copies(d))
+		d->kind->wait(d, (int)steps_ahead(d) - 1);
+	if (d->kind->publish)
+		d->kind->publish(d);
+}
+
 // Loads the steps from `step` on, if they are before the end, and meanwhile multiplies those that
-// were loaded `stages` - 1 turns before, if there are some; NULL: there are none.
+// were loaded steps_ahead() turns before, if there are some; NULL: there are none. Products that go
+// on while threads do begin first. What is loaded replaces the step whose products are done: one
+// before those that still go on.
 static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 {
 	Gen *g = d->g;
 	int64_t last = d->s->stages - 1, bytes = d->stage * d->packed_bytes;
-	Value to = read_variable(g, stage), here = stage_after(d, to, last, bytes);
+	Value to = read_variable(g, stage), next = stage_after(d, to, last, bytes), here = next;
+	if (d->s->alone)
+		here = stage_after(d, next, last, bytes);
+	bool goes_on = d->kind->finish != NULL;
+	if (some && goes_on)
+		d->kind->multiply(d, here);
 	Loop loads = when_less(g, step, end);
 	for (int o = 0; o < 2; o++)
 		load_share(d, o, step, to);
 	when_end(g, &loads);
-	bool a = is_copied(d, &d->share[0]), b = is_copied(d, &d->share[1]);
-	if (a || b)
+	if (has_copies(d))
 		d->kind->commit(d);
-	if (some) {
+	if (some && !goes_on) {
 		Loop products = when_begin(g, some);
 		d->kind->multiply(d, here);
 		when_end(g, &products);
@@ -704,25 +744,21 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 	when_end(g, &puts);
 	for (int o = 0; o < 2; o++)
 		advance_share(d, o);
-	set_variable(g, stage, here);
-	// The only step of a part is waited for before the loop that multiplies.
-	bool apart = a && b && some, single = d->p.part <= d->s->depth;
-	bool waits = !(apart && single);
-	if ((a || b) && waits)
-		d->kind->wait(d, (int)last - 1);
-	if (d->kind->publish && waits)
-		d->kind->publish(d);
+	set_variable(g, stage, next);
+	// The first step, or all without copies, may be waited for before the loop that multiplies.
+	int64_t before = is_twice(d) ? has_copies(d) ? 1 : steps_ahead(d) : 0;
+	if (some && d->p.part > before * d->s->depth)
+		await_step(d);
+	if (some && goes_on)
+		d->kind->finish(d, (int)d->s->alone);
 }
 
-// Sums all steps of the part. Copies are written twice, so that the loop that multiplies has
-// nothing else to decide; what is loaded element by element is written once, unless an instruction
-// has sums in many registers, which a decision would copy.
+// Sums all steps of the part.
 static void sum_steps(ThreadTile *d)
 {
 	Gen *g = d->g;
-	int64_t depth = d->s->depth, ahead = (d->s->stages - 1) * depth;
-	bool copies = is_copied(d, &d->share[0]) && is_copied(d, &d->share[1]);
-	bool twice = copies || d->kind->results;
+	int64_t depth = d->s->depth, ahead = steps_ahead(d) * depth;
+	bool twice = is_twice(d);
 	Value end = end_after(g, d->start, d->p.part, number(g, d->p.dot.k));
 	Value from = step_number(d, d->start);
 	end = step_number(d, end);
@@ -732,6 +768,7 @@ static void sum_steps(ThreadTile *d)
 		Loop before = loop_begin(g, from, first, depth);
 		turn(d, before.i, end, stage, NULL);
 		loop_end(g, &before);
+		await_step(d);
 		g->ops->all_threads(g);
 	}
 	Value last = sum_of(g, end, step_count(d, ahead));
@@ -741,7 +778,16 @@ static void sum_steps(ThreadTile *d)
 		some = LLVMBuildICmp(g->b, LLVMIntSGE, steps.i, first, "");
 	turn(d, steps.i, end, stage, some);
 	g->ops->all_threads(g);
-	loop_end(g, &steps);
+	if (d->kind->finish)
+		loop_end_rolled(g, &steps);
+	else
+		loop_end(g, &steps);
+	if (d->s->alone) {
+		d->kind->finish(d, 0);
+		g->ops->all_threads(g);
+	}
+	if (d->kind->take_sums)
+		d->kind->take_sums(d);
 }
 
 // ---- what follows the product ---------------------------------------------------------
@@ -852,12 +898,15 @@ static void finish_tile(ThreadTile *d)
 
 // ---- launches -------------------------------------------------------------------------
 
-// The worker's part: rows vary fastest, then columns, parts and the batch.
+// The worker's part: rows or columns, of which there are fewer tiles, vary fastest, so that workers
+// at the same time read few lines of the other operand; then the others, parts and the batch.
 static void choose_part(ThreadTile *d)
 {
 	Gen *g = d->g;
-	int64_t size[] = {d->p.bands, d->p.across, MAX(1, d->s->parts)};
-	Index band, *to[] = {&band, &d->tile[1], &d->number};
+	bool wide = d->p.across > d->p.bands;
+	int64_t tiles[] = {d->p.bands, d->p.across};
+	int64_t size[] = {tiles[!wide], tiles[wide], MAX(1, d->s->parts)};
+	Index band, *tile[] = {&band, &d->tile[1]}, *to[] = {tile[!wide], tile[wide], &d->number};
 	Index rest = uniform_index(g, g->worker, d->s->workers, 1);
 	for (int i = 0; i < COUNT(to); i++) {
 		Index own = rest;
@@ -877,6 +926,10 @@ static Value tile_memory(ThreadTile *d)
 	Gen *g = d->g;
 	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
 	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
+	if (d->s->shared && bytes > d->s->shared)
+		bug("a tile takes more than %lld bytes", (long long)d->s->shared);
+	if (d->s->shared)
+		return g->ops->launch_memory(g);
 	return g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
 	                      ceil_div(bytes, 8), number(g, 0));
 }

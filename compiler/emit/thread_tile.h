@@ -7,9 +7,9 @@
 enum {
 	WIDE = 16,  // bytes of the widest load
 	SIDE = 16,  // threads that have sums of a row, and of a column
-	SUMS = 64,  // of a thread
+	SUMS = 128, // of a thread
 	BASES = 4,  // addresses that are not a constant apart
-	LOADS = 32, // elements of an operand that a thread loads at once
+	LOADS = 64, // elements of an operand that a thread loads at once
 };
 
 typedef struct Share {       // of an operand: what a thread brings to shared memory in each step
@@ -54,6 +54,10 @@ typedef struct TileKind {
 	void (*start)(ThreadTile *); // sets `base`
 	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
 	void (*multiply)(ThreadTile *, Value stage);
+	// If products go on while threads do: waits until those of at most so many steps are under
+	// way; takes the sums of all, which were waited for. NULL: products are done at once.
+	void (*finish)(ThreadTile *, int most);
+	void (*take_sums)(ThreadTile *);
 	// Makes what the thread has written to shared memory, or copied, visible to multiply, after
 	// the next barrier; NULL: it is.
 	void (*publish)(ThreadTile *);

@@ -40,6 +40,7 @@ typedef struct Machine {
 	int fused, round, root;
 	bool exact;
 	int warp;
+	int shared; // KiB
 	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
 	// (passes/tuning.c). NULL: all have the usual one.
 	const Table *choices;
@@ -217,6 +218,12 @@ static inline int64_t full_lines(int64_t bytes)
 	return ceil_div(bytes, 64) * 64;
 }
 
+// Blocks of a kernel that a multiprocessor has at once.
+static inline int64_t residents(const Sched *s)
+{
+	return s->alone ? 1 : RESIDENT;
+}
+
 // Blocks that all multiprocessors of a GPU have at once.
 static inline int64_t wave_of(const Machine *machine)
 {
@@ -389,6 +396,7 @@ BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 // for a block on each multiprocessor.
 int64_t partial_columns(const Machine *, int64_t columns);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
+enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have without a launch's
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 // True if they have some of warpgroups, which multiply that type in tiles of so many rows.

@@ -71,6 +71,8 @@ static void add_instruction(Accesses *a, Value v)
 		add(a, memory_of(LLVMGetOperand(v, 1)), true);
 	else if (LLVMIsACallInst(v) && LLVMIsAInlineAsm(LLVMGetCalledValue(v)))
 		add(a, NULL, true);
+	else if (name && !strcmp(name, EMULATED_SUMS_WAIT))
+		add(a, NULL, false); // products read memory until they are waited for
 	else if (name && strcmp(name, EMULATED_SHARED) && strcmp(name, EMULATED_ADDRESS))
 		for (unsigned k = 0; k < LLVMGetNumArgOperands(v); k++) {
 			Value x = LLVMGetOperand(v, k);

@@ -280,7 +280,8 @@ static Value way(ThreadTile *d)
 
 int mma_groups(ThreadTile *d)
 {
-	return d->size[0] * d->size[1] > 128 * 64 ? DOWN : 1;
+	int64_t room = MAX(d->s->shared, STATIC_SHARED);
+	return d->size[0] * d->line * d->bytes > room ? DOWN : 1;
 }
 
 void mma_store_sums(ThreadTile *d, Value group, const Warp *w)

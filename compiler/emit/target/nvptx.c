@@ -108,6 +108,15 @@ static void pass_table(Gen *g)
 	LLVMAddAttributeAtIndex(g->function, 1, LLVMCreateTypeAttribute(g->context, byval, table));
 }
 
+// Returns the blocks of a kernel, or of several in a launch, for which registers are left.
+static int64_t blocks_of(const Gen *g)
+{
+	int64_t blocks = residents(g->kern->sched);
+	for (int p = 0; p < g->signature->part.count; p++)
+		blocks = MIN(blocks, residents(g->signature->part.at[p].each->kern->sched));
+	return g->stage == MAIN ? blocks : RESIDENT;
+}
+
 static void begin_launch(Gen *g, const char *name)
 {
 	gpu_begin(g, name);
@@ -115,7 +124,7 @@ static void begin_launch(Gen *g, const char *name)
 		pass_table(g);
 		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
 		annotate(g, "maxntidx", THREADS); // which the runtime reads from the code
-		annotate(g, "minctasm", RESIDENT);
+		annotate(g, "minctasm", (unsigned)blocks_of(g));
 	}
 }
 
@@ -129,7 +138,24 @@ static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
 	                   t->emulated ? LLVMObjectFile : LLVMAssemblyFile);
 }
 
+// It begins after the arrays of the code.
+static Value launch_memory(Gen *g)
+{
+	static const char name[] = "amos_launch_memory";
+	int64_t bytes = g->kern->sched->shared;
+	if (g->target->emulated)
+		return gpu_shared(g, format(g->arena, "%s_%lld", name, (long long)bytes),
+		                  ceil_div(bytes, 8), number(g, 0));
+	Value shared = LLVMGetNamedGlobal(g->module, name);
+	if (shared)
+		return shared;
+	shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i64, 0), name, SHARED);
+	LLVMSetAlignment(shared, (unsigned)MAX(g->target->align, WIDEST));
+	return shared;
+}
+
 static const TargetOps cuda_ops = {GPU_OPS,
+                                   .launch_memory = launch_memory,
                                    .begin = begin_launch,
                                    .reduce_lanes = reduce_threads,
                                    .thread = thread_number,
@@ -144,6 +170,8 @@ static const TargetOps cuda_ops = {GPU_OPS,
 #define OLDEST "sm_75"
 #define MATRIX "sm_80"  // the first with matrix instructions for bf16, and copies to shared memory
 #define GROUPS "sm_90a" // alone has those of warpgroups
+// Those after MATRIX with less shared memory than it has.
+static const char *const small[] = {"sm_86", "sm_89"};
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 
@@ -169,6 +197,7 @@ Target *cuda_target(Arena *arena, const char *name, const Target *host)
 		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
 	t->machine = machine_named(!strcmp(gpu, GROUPS)          ? "cuda-sm_90a"
+	                           : FIND(gpu, small) >= 0       ? "cuda-sm_86"
 	                           : known >= FIND(MATRIX, gpus) ? "cuda-sm_80"
 	                                                         : "cuda");
 	t->align = strcmp(gpu, GROUPS) ? 0 : SWIZZLE;

@@ -2,11 +2,12 @@
 // sm_90a. Two warpgroups of four warps have parts of a tile, one below the other or, of 64 rows,
 // side by side. An instruction multiplies 64 rows by all columns of a part with 16 steps of k,
 // reads both operands from shared memory, and goes on while its threads do (PTX ISA,
-// wgmma.mma_async). A line is what memory has side by side, along k or not, of 64 or 128 bytes;
-// lines of 8 rows, columns or steps are a group. Pieces of lines change places as the instructions
-// expect it (swizzle); those of mma.c, which copies them, are the same. Descriptors say where
-// groups are. Lines that are not along k are blocks of all steps, one for each line's length of
-// rows or columns.
+// wgmma.mma_async): while they copy the next steps or, if a block is alone on its multiprocessor,
+// until they have begun those of the next step. A line is what memory has side by side, along k or
+// not, of 64 or 128 bytes; lines of 8 rows, columns or steps are a group. Pieces of lines change
+// places as the instructions expect it (swizzle); those of mma.c, which copies them, are the same.
+// Descriptors say where groups are. Lines that are not along k are blocks of all steps, one for
+// each line's length of rows or columns.
 #include "mma.h"
 
 enum {
@@ -24,6 +25,16 @@ enum {
 static int columns_of(const ThreadTile *d) // of an instruction
 {
 	return (int)d->size[1] / (d->size[0] == ROWS ? GROUPS : 1);
+}
+
+static int sums_of(const ThreadTile *d)
+{
+	return columns_of(d) / 2;
+}
+
+static LLVMTypeRef nothing(Gen *g)
+{
+	return LLVMVoidTypeInContext(g->context);
 }
 
 static Value group_of(ThreadTile *d)
@@ -78,10 +89,15 @@ static Value number32(Gen *g, int64_t n)
 }
 
 // Sets the low halves of the operands' descriptors in the first stage: from bit 0 on where a part
-// begins, from 16 on how far blocks are apart, by 16 bytes; 1, if there are none.
+// begins, from 16 on how far blocks are apart, by 16 bytes; 1, if there are none. An emulator has
+// the sums of a warpgroup while it multiplies.
 static void start(ThreadTile *d)
 {
 	Gen *g = d->g;
+	for (int i = 0; i < sums_of(d) && g->target->emulated; i++) {
+		Value in[] = {number32(g, i), read_variable(g, d->sum[i])};
+		hardware(g, NULL, "amos_gpu_set_sum", nothing(g), COUNT(in), in);
+	}
 	for (int o = 0; o < 2; o++) {
 		int64_t block = d->share[o].along ? 1 : line_length(d, o) * d->s->depth / EACH;
 		Value first = times(g, first_of(d, o), d->s->depth);
@@ -108,16 +124,6 @@ static Value descriptor(ThreadTile *d, int o, int k, Value stage)
 }
 
 // ---- instructions ---------------------------------------------------------------------
-
-static int sums_of(const ThreadTile *d)
-{
-	return columns_of(d) / 2;
-}
-
-static LLVMTypeRef nothing(Gen *g)
-{
-	return LLVMVoidTypeInContext(g->context);
-}
 
 static void emulate(Gen *g, const char *name) // its site: see watch.c
 {
@@ -155,28 +161,30 @@ static void with_sums(ThreadTile *d, const char *code, int n, const Value *in)
 static void begin_sums(ThreadTile *d)
 {
 	Gen *g = d->g;
-	if (!g->target->emulated) {
+	if (g->target->emulated)
+		emulate(g, EMULATED_SUMS);
+	else
 		with_sums(d, "wgmma.fence.sync.aligned;", 0, NULL);
-		return;
-	}
-	for (int i = 0; i < sums_of(d); i++) {
-		Value in[] = {number32(g, i), read_variable(g, d->sum[i])};
-		hardware(g, NULL, "amos_gpu_set_sum", nothing(g), COUNT(in), in);
-	}
-	emulate(g, EMULATED_SUMS);
 }
 
-static void end_sums(ThreadTile *d)
+// While products are under way, nothing may move their sums: code that waits for others has none.
+static void finish(ThreadTile *d, int most)
 {
 	Gen *g = d->g;
-	if (!g->target->emulated) {
-		assembly(g, nothing(g), "wgmma.commit_group.sync.aligned;", "~{memory}", 0, NULL);
-		with_sums(d, "wgmma.wait_group.sync.aligned 0;", 0, NULL);
-		return;
-	}
-	hardware(g, NULL, "amos_gpu_commit_sums", nothing(g), 0, NULL);
-	emulate(g, EMULATED_SUMS_WAIT);
-	for (int i = 0; i < sums_of(d); i++) {
+	Value in[] = {number32(g, most), number32(g, 0)};
+	const char *code = format(g->arena, "wgmma.wait_group.sync.aligned %d;", most);
+	if (g->target->emulated)
+		hardware(g, NULL, EMULATED_SUMS_WAIT, nothing(g), COUNT(in), in);
+	else if (most)
+		assembly(g, nothing(g), code, "~{memory}", 0, NULL);
+	else
+		with_sums(d, code, 0, NULL);
+}
+
+static void take_sums(ThreadTile *d)
+{
+	Gen *g = d->g;
+	for (int i = 0; i < sums_of(d) && g->target->emulated; i++) {
 		Value at = number32(g, i);
 		set_variable(g, d->sum[i], hardware(g, NULL, "amos_gpu_sum", g->f32, 1, &at));
 	}
@@ -216,7 +224,10 @@ static void multiply(ThreadTile *d, Value stage)
 	begin_sums(d);
 	for (int k = 0; k < d->s->depth; k += STEPS)
 		multiply_matrices(d, descriptor(d, 0, k, stage), descriptor(d, 1, k, stage));
-	end_sums(d);
+	if (g->target->emulated)
+		hardware(g, NULL, "amos_gpu_commit_sums", nothing(g), 0, NULL);
+	else
+		assembly(g, nothing(g), "wgmma.commit_group.sync.aligned;", "~{memory}", 0, NULL);
 }
 
 // Instructions read shared memory another way than threads write it.
@@ -250,6 +261,8 @@ const TileKind wgmma_tile = {.place = place,
                              .share_size = share_size,
                              .start = start,
                              .multiply = multiply,
+                             .finish = finish,
+                             .take_sums = take_sums,
                              .publish = publish,
                              .groups = mma_groups,
                              .store_sums = store_sums,
