@@ -753,6 +753,15 @@ static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
 		d->kind->finish(d, (int)d->s->alone);
 }
 
+// Loops of copies stay loops: unrolled, addresses of several stages would take registers.
+static void end_steps(ThreadTile *d, Loop *loop)
+{
+	if (has_copies(d))
+		loop_end_rolled(d->g, loop);
+	else
+		loop_end(d->g, loop);
+}
+
 // Sums all steps of the part.
 static void sum_steps(ThreadTile *d)
 {
@@ -767,7 +776,7 @@ static void sum_steps(ThreadTile *d)
 	if (twice) {
 		Loop before = loop_begin(g, from, first, depth);
 		turn(d, before.i, end, stage, NULL);
-		loop_end(g, &before);
+		end_steps(d, &before);
 		await_step(d);
 		g->ops->all_threads(g);
 	}
@@ -778,10 +787,7 @@ static void sum_steps(ThreadTile *d)
 		some = LLVMBuildICmp(g->b, LLVMIntSGE, steps.i, first, "");
 	turn(d, steps.i, end, stage, some);
 	g->ops->all_threads(g);
-	if (d->kind->finish)
-		loop_end_rolled(g, &steps);
-	else
-		loop_end(g, &steps);
+	end_steps(d, &steps);
 	if (d->s->alone) {
 		d->kind->finish(d, 0);
 		g->ops->all_threads(g);
