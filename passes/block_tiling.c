@@ -144,9 +144,16 @@ static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
 typedef struct Pair { // two elements of an operand side by side, from an even place on
 	Vars *vars;
 	bool found, windows; // in memory; or in the value under windows, with zeros around it
+	bool input;          // of the model: anywhere in memory
 	Index place[2];      // there
 	int64_t apart;       // elements; IRREGULAR: it depends; 0: not found
 } Pair;
+
+static bool is_input(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
+}
 
 // Finds neighbors along k, or along the rows or columns of an operand.
 static Pair find_pair(Scheduler *t, const DotSizes *p, int o, bool along)
@@ -165,12 +172,14 @@ static Pair find_pair(Scheduler *t, const DotSizes *p, int o, bool along)
 		double fill = 0;
 		dot_index(w, t->graph, v, p, o, &batch, row, column, idx);
 		pair.windows = !locate(w, t->graph, &t->inside, &r, idx, &pair.place[e]);
+		pair.input = is_input(t->graph, r);
 		if (!pair.windows)
 			continue;
 		r = v->in[o];
 		dot_index(w, t->graph, v, p, o, &batch, row, column, idx);
 		if (!windows_of(w, t->graph, &t->inside, &r, idx, &fill))
 			return (Pair){.vars = w};
+		pair.input = is_input(t->graph, r);
 		pair.place[e] = ravel(w, &val(t->graph, r)->shape, idx);
 		pair.found &= fill == 0;
 	}
@@ -216,13 +225,9 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 static bool is_copied(Scheduler *t, const DotSizes *p, int o)
 {
 	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
+	int64_t line = along ? p->k : o ? p->n : p->m;
 	Pair pair = find_pair(t, p, o, along);
-	return pair.found && pair.apart == 1 &&
-	       (along ? p->k
-	        : o   ? p->n
-	              : p->m) %
-	               2 ==
-	           0 &&
+	return pair.found && !pair.input && pair.apart == 1 && line % 2 == 0 &&
 	       index_align(pair.vars, &pair.place[0]) % 2 == 0;
 }
 

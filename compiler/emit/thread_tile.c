@@ -904,23 +904,36 @@ static void finish_tile(ThreadTile *d)
 
 // ---- launches -------------------------------------------------------------------------
 
-// The worker's part: rows or columns, of which there are fewer tiles, vary fastest, so that workers
-// at the same time read few lines of the other operand; then the others, parts and the batch.
+// Returns how many of `tiles` neighbors vary fastest: all if they are few, else a part of them.
+static int64_t tiles_together(int64_t tiles)
+{
+	enum { SOME = 8, LEAST = 4 };
+	int64_t n = SOME;
+	while (tiles % n)
+		n--;
+	return n < LEAST ? tiles : n;
+}
+
+// The worker's part: some tiles along the shorter side of the result vary fastest, then all along
+// the longer side, so that workers at the same time read few lines of both operands; then the other
+// tiles, parts and the batch.
 static void choose_part(ThreadTile *d)
 {
 	Gen *g = d->g;
-	bool wide = d->p.across > d->p.bands;
 	int64_t tiles[] = {d->p.bands, d->p.across};
-	int64_t size[] = {tiles[!wide], tiles[wide], MAX(1, d->s->parts)};
-	Index band, *tile[] = {&band, &d->tile[1]}, *to[] = {tile[!wide], tile[wide], &d->number};
+	int side = tiles[1] < tiles[0]; // the shorter
+	int64_t some = tiles_together(tiles[side]);
+	int64_t size[] = {some, tiles[!side], tiles[side] / some, MAX(1, d->s->parts)};
+	Index near, far, tile[2], *to[] = {&near, &tile[!side], &far, &d->number};
 	Index rest = uniform_index(g, g->worker, d->s->workers, 1);
 	for (int i = 0; i < COUNT(to); i++) {
 		Index own = rest;
 		split_index(g->vars, &own, size[i], &rest, to[i]);
 	}
+	tile[side] = add_index(g->vars, &near, &far, some);
+	memcpy(d->tile, tile, sizeof tile);
 	d->batch = rest;
-	d->tile[0] = band;
-	d->parts.block = index_i64(g, &band);
+	d->parts.block = index_i64(g, &tile[0]);
 	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
 	partials_share(g, &d->parts, d->size[1]);
 	d->column = sum_of(g, d->first[1], d->parts.own);
