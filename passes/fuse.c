@@ -179,6 +179,16 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
 }
 
+// True if c rounds a result of attention p to a type of 16 bits, and nothing else reads it: blocks
+// of threads store it so.
+static bool rounds_attention(const Fuse *f, const Group *p, const Group *c)
+{
+	Ref r = c->member.at[0], from = val(f->graph, r)->in[0];
+	return f->machine->threads > 1 && c->kind == L_map && c->member.count == 1 &&
+	       val(f->graph, r)->op == O_cast && is_half(val(f->graph, r)->type) &&
+	       f->of[from] == p - f->group.at && f->users[from].count == 1 && !f->kept[from];
+}
+
 // Finds the group that computes both, p before c. False if one loop cannot.
 static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 {
@@ -191,6 +201,10 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 		const Val *a = val(f->graph, p->root), *b = val(f->graph, c->root);
 		*both = b->op == O_attend ? *c : *p;
 		return same_attention(a, b);
+	}
+	if (p->kind == L_attend) {
+		*both = *p;
+		return rounds_attention(f, p, c);
 	}
 	const Group *main = reductions(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
@@ -366,6 +380,11 @@ static bool join_chains(Fuse *f, Wanted *wanted)
 	return any;
 }
 
+static bool after_attention(const Group *p, const Group *c)
+{
+	return p->kind == L_attend && c->kind == L_map;
+}
+
 // Joins the parts of one attention, or of its gradients.
 static void join_attention(Fuse *f)
 {
@@ -413,6 +432,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 {
 	Fuse f = fuse_start(arena, g, machine);
 	join_attention(&f);
+	join_chains(&f, after_attention);
 	join_chains(&f, after_dot);
 	join_chains(&f, reduction_after_dot);
 	while (join_chains(&f, around_reduction))

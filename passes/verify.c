@@ -368,7 +368,7 @@ static bool attention_fits(const Kern *kern, const Graph *g, Ref r)
 {
 	Ref out = 0;
 	for (int i = 0; i < kern->nout; i++)
-		out = kern->out[i] == r ? r : out;
+		out = attention_of(g, kern->out[i]) == r ? r : out;
 	return out && same_attention(val(g, kern->root), val(g, r));
 }
 

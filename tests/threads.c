@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -339,6 +340,7 @@ void amos_gpu_mfma_f16(uint64_t, uint64_t, float, float, float, float);
 void amos_gpu_mfma_bf16(uint64_t, uint64_t, float, float, float, float);
 void amos_gpu_mfma_f32(float, float, float, float, float, float);
 uint32_t amos_gpu_tf32(float);
+float amos_gpu_exp2(float);
 uint32_t amos_gpu_result(int32_t i);
 void amos_gpu_copy(char *to, const char *from, int32_t bytes, int32_t some);
 void amos_gpu_commit(void), amos_gpu_wait(int32_t most, int32_t site);
@@ -401,6 +403,11 @@ void amos_gpu_mfma_f32(float a, float b, float c0, float c1, float c2, float c3)
 uint32_t amos_gpu_tf32(float x)
 {
 	return round_tf32(x);
+}
+
+float amos_gpu_exp2(float x)
+{
+	return exp2f(x);
 }
 
 uint32_t amos_gpu_result(int32_t i)

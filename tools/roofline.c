@@ -142,7 +142,8 @@ static int attention_outputs(const Step *s, int k, Stage stage, int *all)
 	const Kern *kern = &s->plan->kerns.at[k];
 	int keys = 0;
 	for (int o = 0; o < kern->nout; o++) {
-		Op op = val(s->plan->graph, kern->out[o])->op;
+		const Graph *g = s->plan->graph;
+		Op op = val(g, attention_of(g, kern->out[o]))->op;
 		keys += op == O_attend_dk || op == O_attend_dv;
 	}
 	*all = kern->nout;

@@ -193,8 +193,13 @@ struct TargetOps {                              // the hooks of a target
 	// reach.
 	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
+	// 2^x of f32, of the precision that factors of products of halves need; NULL: none is fast.
+	Value (*exp2)(Gen *, Value);
+	// Two f32 as halves, the first in the low bits of i32; NULL: no instruction does it.
+	Value (*pack)(Gen *, Elem, const Value *);
 	const TileKind *matrix_kind; // thread_tile.h: of machines with `pairs`
-	const TileKind *group_kind;  // the same, of pairs of 64 rows
+	const TileKind *rows_kind; // the same, of halves in attention: warps have rows of their own
+	const TileKind *group_kind; // the same, of pairs of 64 rows
 	// The address of i64 number i of `count` that the worker's threads share, by name.
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The address of what the launch gives the worker's threads to share: `shared` bytes of the

@@ -4,12 +4,16 @@
 // other. Each thread has scores in registers, and turns them into probabilities where they are:
 // forward by the largest score of the row so far, by which earlier sums are rescaled (online
 // softmax), backward by the statistics of the query. Probabilities go through shared memory into
-// the next product, whose sums stay in registers to the end. Blocks that a causal mask hides are
-// skipped. Invariant: a sum is that of one worker, block by block, and nothing of the size of the
-// scores is in memory.
+// the next product, whose sums stay in registers to the end. If halves are multiplied by warps that
+// have rows of their own, probabilities stay in registers, too, and columns are copied while those
+// before them are multiplied. Blocks that a causal mask hides are skipped. Invariant: a sum is that
+// of one worker, block by block, and nothing of the size of the scores is in memory.
 #include "attend.h"
 #include "thread_tile.h"
 #include <math.h>
+#include <stdlib.h>
+
+enum { LEAST = 16 }; // columns of a part
 
 typedef struct Product { // of a tile, all steps of k in shared memory
 	ThreadTile d;
@@ -25,6 +29,9 @@ typedef struct ThreadAttend {
 	Value first;                   // row of the worker
 	int64_t rows, columns;         // in all
 	Value row[SUMS], column[SUMS]; // of the thread: i32
+	bool fast;                     // exponentials are as exact as halves need
+	double unit;                   // of the scores that it has
+	int64_t part;                  // columns of scores that it has at once
 	Index row_index[SUMS], column_index[SUMS];
 } ThreadAttend;
 
@@ -41,7 +48,9 @@ static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps
 	p->sched = (Sched){.depth = steps, .unroll = matrix ? 1 : 4};
 	p->sums = (int)(m * n / g->target->machine->threads);
 	p->d = (ThreadTile){.g = g,
-	                    .kind = matrix ? g->ops->matrix_kind : &fused_tile,
+	                    .kind = t->z.own_rows ? g->ops->rows_kind
+	                            : matrix      ? g->ops->matrix_kind
+	                                          : &fused_tile,
 	                    .s = &p->sched,
 	                    .p.matrix = matrix,
 	                    .elem = t->a.elem,
@@ -55,9 +64,11 @@ static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps
 	for (int o = 0; o < 2; o++) {
 		Share *s = &p->d.share[o];
 		s->along = !o || along;
+		s->stays = !o;
 		s->start = t->z.at[part[o]];
 		s->size = p->d.kind->share_size(&p->d, o);
-		if ((s->start + s->size) * t->z.bytes > t->z.shared)
+		bool held = p->d.kind->hold && part[o] == AB_WEIGHTS;
+		if (!held && (s->start + s->size) * t->z.bytes > t->z.shared)
 			bug("attention takes more than %lld bytes", (long long)t->z.shared);
 	}
 	clear_sums(&p->d, p->sums);
@@ -65,15 +76,16 @@ static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps
 	return p;
 }
 
-static void multiply(Product *p)
+// stage: bytes before what it reads of b, and of a unless that stays.
+static void multiply(Product *p, Value stage)
 {
-	p->d.kind->multiply(&p->d, number(p->d.g, 0));
+	p->d.kind->multiply(&p->d, stage);
 }
 
-static void multiply_anew(Product *p)
+static void multiply_anew(Product *p, Value stage)
 {
 	clear_sums(&p->d, p->sums);
-	multiply(p);
+	multiply(p, stage);
 }
 
 // Returns the address of an operand's element at step k.
@@ -91,6 +103,19 @@ static Value packed_value(const Product *p, Value x, Elem type)
 	if (is_half(matrix))
 		return type == matrix ? x : narrow_float(p->d.g, x, matrix);
 	return widen_float(p->d.g, x, type);
+}
+
+// Returns how many columns of scores, in `tiles`, registers have room for beside sums of so many
+// columns, and what masks take.
+static int64_t part_of(const ThreadAttend *t, int64_t sums, int tiles)
+{
+	const AttendBlocks *z = &t->z;
+	int64_t threads = t->a.g->target->machine->threads, n = z->columns;
+	int masks = t->a.causal + !!t->a.bias + !!t->a.shown + (t->columns % n > 0);
+	int64_t most = ATTEND_SUMS * threads / z->height;
+	while (z->own_rows && n > LEAST && sums + (tiles + masks) * n > most)
+		n /= 2;
+	return n;
 }
 
 // ---- operands -------------------------------------------------------------------------
@@ -161,8 +186,8 @@ static Elem load_row(ThreadAttend *t, Ref r, const Index *row, const Index *grou
 }
 
 // Brings rows of an operand of attention, from `first` on, to shared memory as operand o of a
-// product; outside of it, there are zeros.
-static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
+// product, after `stage` bytes; outside of it, there are zeros.
+static void bring_to(ThreadAttend *t, Product *p, int o, int operand, Value first, Value stage)
 {
 	Gen *g = t->a.g;
 	ThreadTile *d = &p->d;
@@ -171,7 +196,7 @@ static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
 	int64_t rows = shape->dim[t->a.p.lead.rank], columns = last_dim(shape);
 	int64_t steps = p->sched.depth, n = WIDE / d->packed_bytes;
 	bool along = d->share[o].along;
-	int64_t down = along ? d->size[o] : steps, across = along ? steps : d->size[o];
+	int64_t down = o ? t->z.columns : t->z.height, across = along ? steps : d->size[o];
 	int64_t threads = g->target->machine->threads;
 	Loop loop = loop_begin(g, d->thread, number(g, down * across / n), threads);
 	Index own = uniform_index(g, loop.i, down * across / n, 1), row, group;
@@ -198,7 +223,9 @@ static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
 	for (int e = 0; e < n; e += in_line ? (int)n : 1) {
 		Value at = sum_of(g, column, number(g, e));
 		if (e % alike == 0)
-			to = operand_place(p, o, along ? at : at_row, along ? at_row : at);
+			to = bytes_after(
+			    g, operand_place(p, o, along ? at : at_row, along ? at_row : at),
+			    stage);
 		store_side(g, d->packed, d->packed_bytes,
 		           place_in(g, d->packed, to, number(g, e % alike * apart)),
 		           in_line ? (int)n : 1, x + e);
@@ -206,11 +233,185 @@ static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
 	loop_end(g, &loop);
 }
 
+static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
+{
+	bring_to(t, p, o, operand, first, number(t->a.g, 0));
+}
+
+// ---- operands in stages -----------------------------------------------------------------
+
+typedef struct Source { // rows of an operand of attention, as operand o of a product
+	Product *p;
+	int o, operand;
+	// Of a thread's pieces, if they are copied: `count` of them, `far` bytes apart in memory
+	// and `apart` rows; else 0. All threads have some, or `some` of them.
+	int count;
+	int64_t apart, far, line; // line: bytes from row to row
+	Value from, to, row;      // of the first, where the first row is 0
+	Value some, inside;       // NULL: all; inside: in the operand's columns
+} Source;
+
+// Returns the bytes from row to row of an operand, from element `place` on; or IRREGULAR.
+static int64_t row_bytes(ThreadAttend *t, Ref r, const Index *row, const Index *column, int n,
+                         const Index *place)
+{
+	Index next, below = shift_index(*row, 1);
+	Ref found = r;
+	if (!find_wide(t, &found, &below, column, n, &next))
+		return IRREGULAR;
+	Index apart = add_index(t->a.g->vars, &next, place, -1);
+	return apart.n ? IRREGULAR : apart.constant * elems[val(t->a.g->graph, found)->type].bytes;
+}
+
+// Finds what copies bring. They do if memory has the type of the product, rows are evenly spaced in
+// it, and pieces of them aligned.
+static Source source_new(ThreadAttend *t, Product *p, int o, int operand)
+{
+	Gen *g = t->a.g;
+	ThreadTile *d = &p->d;
+	Source s = {.p = p, .o = o, .operand = operand};
+	Ref r = operand_of(t, operand);
+	const Shape *shape = &val(g->graph, r)->shape;
+	int64_t threads = g->target->machine->threads, n = WIDE / d->packed_bytes;
+	int64_t rows = shape->dim[t->a.p.lead.rank], columns = last_dim(shape);
+	bool along = d->share[o].along;
+	int64_t down = o ? t->z.columns : t->z.height;
+	int64_t groups = (along ? d->s->depth : d->size[o]) / n, pieces = down * groups;
+	if (val(g->graph, r)->type != t->z.matrix || columns % n)
+		return s;
+	Index thread = uniform_index(g, d->thread, threads, 1), row, group, place, none;
+	split_index(g->vars, &thread, groups, &row, &group);
+	Value own_row = index_i64(g, &row), own = times(g, index_i64(g, &group), n);
+	Value inside = LLVMBuildICmp(g->b, LLVMIntSLT, own, number(g, columns), "");
+	Value safe = least(g, index_i64(g, &group), number(g, columns / n - 1));
+	Index safe_group = uniform_index(g, safe, columns / n, 1), column;
+	none = constant_index(0);
+	column = add_index(g->vars, &none, &safe_group, n);
+	// A row that exists with the one after it, whose place is that of row 0 plus its own.
+	Index some = some_index(g->vars, MAX(1, rows - 1)), start;
+	Ref from = r, first = r;
+	if (!find_wide(t, &from, &some, &column, (int)n, &place))
+		return s;
+	s.line = row_bytes(t, r, &some, &column, (int)n, &place);
+	bool regular = s.line != IRREGULAR && llabs(s.line) < INT32_MAX / down;
+	if (!regular || !find_wide(t, &first, &none, &column, (int)n, &start))
+		return s;
+	Index base = memory_start(g, first), at;
+	at = add_index(g->vars, &base, &start, elems[val(g->graph, first)->type].bytes);
+	s.from = sum_of(g, index_i64(g, &at), times(g, own_row, s.line));
+	s.to = operand_place(p, o, along ? own : own_row, along ? own_row : own);
+	s.row = own_row;
+	s.apart = threads / groups;
+	s.far = s.apart * s.line;
+	s.count = (int)MAX(1, pieces / threads);
+	if (pieces < threads)
+		s.some = LLVMBuildICmp(g->b, LLVMIntSLT, d->thread, number(g, pieces), "");
+	if (groups * n > columns)
+		s.inside = inside;
+	return s;
+}
+
+// Brings rows from `first` on, after `stage` bytes; outside of the operand, there are zeros.
+static void bring_source(ThreadAttend *t, const Source *s, Value first, Value stage)
+{
+	Gen *g = t->a.g;
+	ThreadTile *d = &s->p->d;
+	if (!s->count) {
+		bring_to(t, s->p, s->o, s->operand, first, stage);
+		return;
+	}
+	const Shape *shape = &val(g->graph, operand_of(t, s->operand))->shape;
+	int64_t rows = shape->dim[t->a.p.lead.rank], down = s->o ? t->z.columns : t->z.height;
+	int64_t line = d->kind->line(d, s->o) * d->packed_bytes;
+	Loop when = when_begin(g, s->some ? s->some : LLVMConstInt(g->i1, 1, 0));
+	Value from = sum_of(g, s->from, times(g, first, s->line));
+	Value to = bytes_after(g, s->to, stage);
+	for (int i = 0; i < s->count; i++) {
+		Value inside = s->inside;
+		if (rows % down) {
+			Value row = sum_of(g, sum_of(g, first, s->row), number(g, i * s->apart));
+			Value is = LLVMBuildICmp(g->b, LLVMIntSLT, row, number(g, rows), "");
+			inside = inside ? both(g, inside, is) : is;
+		}
+		Copy copy = {.n = WIDE / d->packed_bytes,
+		             .to = to,
+		             .from = from,
+		             .to_bytes = i * s->apart * line,
+		             .from_bytes = i * s->far,
+		             .inside = inside};
+		d->kind->copy(d, &copy);
+	}
+	when_end(g, &when);
+}
+
+typedef struct Stages {
+	Source rows[2], columns[2];
+	int rows_count, columns_count;
+	bool copies;
+	Value next; // variable: bytes before the stage that is read next
+	Loop loop;
+} Stages;
+
+static void bring_columns(ThreadAttend *t, const Stages *s, Value first, Value stage)
+{
+	for (int i = 0; i < s->columns_count; i++)
+		bring_source(t, &s->columns[i], first, stage);
+}
+
+static void commit(const ThreadAttend *t, const Stages *s)
+{
+	if (s->copies)
+		t->a.g->ops->rows_kind->commit(&s->columns[0].p->d);
+}
+
+// Begins the loop over blocks of columns, each of which is brought while the one before it is
+// multiplied. Returns the bytes before the stage of the block.
+static Value stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
+{
+	Gen *g = t->a.g;
+	Value none = LLVMConstInt(g->i32, 0, 0), here = none;
+	for (int i = 0; i < s->rows_count; i++)
+		s->copies |= s->rows[i].count > 0;
+	for (int i = 0; i < s->columns_count; i++)
+		s->copies |= s->columns[i].count > 0;
+	for (int i = 0; i < s->rows_count; i++)
+		bring_source(t, &s->rows[i], t->first, none);
+	bring_columns(t, s, begin, none);
+	commit(t, s);
+	s->next = variable(g, none);
+	s->loop = loop_begin(g, begin, end, t->z.columns);
+	if (s->copies)
+		g->ops->rows_kind->wait(&s->columns[0].p->d, 0);
+	g->ops->all_threads(g);
+	if (t->columns <= t->z.columns)
+		return none;
+	here = read_variable(g, s->next);
+	Value each = LLVMConstInt(g->i32, (uint64_t)t->z.stage, 0);
+	Value next = LLVMBuildXor(g->b, here, each, "");
+	set_variable(g, s->next, next);
+	Value after = sum_of(g, s->loop.i, number(g, t->z.columns));
+	Loop more = when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, after, end, ""));
+	bring_columns(t, s, after, next);
+	when_end(g, &more);
+	commit(t, s);
+	return here;
+}
+
+// Returns what comes before column `first` of a stage of a product's operand b.
+static Value part_of_stage(const Product *p, Value stage, Value first)
+{
+	Gen *g = p->d.g;
+	int64_t bytes = p->d.kind->line(&p->d, 1) * p->d.packed_bytes;
+	return LLVMBuildAdd(g->b, stage, LLVMBuildTrunc(g->b, times(g, first, bytes), g->i32, ""),
+	                    "");
+}
+
 // ---- scores ---------------------------------------------------------------------------
 
 static int lines_of(const Product *p, int o) // rows or columns of a thread
 {
-	return (int)p->d.size[o] / SIDE;
+	int64_t ways = p->d.kind->ways;
+	return (int)(p->d.size[o] / (o ? ways : p->d.g->target->machine->threads / ways));
 }
 
 static int line_of(const Product *p, int o, int i)
@@ -273,17 +474,19 @@ static Pair pair_at(const ThreadAttend *t, const Product *score, int i)
 		Value last = LLVMBuildAdd(g->b, query, narrow_number(t, p->keys - p->queries), "");
 		x.used = LLVMBuildICmp(g->b, LLVMIntSLE, key, last, "");
 	}
-	if (t->columns % score->d.size[1])
+	if (t->columns % t->z.columns)
 		x.used = also(g, x.used, is_less(t, t->column[column], t->columns));
 	return x;
 }
 
-// Returns score i: -inf where masked. *shown: the mask that is an operand; NULL: there is none.
+// Returns score i, in units: -inf where masked. *shown: the mask that is an operand; NULL: there is
+// none.
 static Value score_at(const ThreadAttend *t, Product *score, int i, const Pair *pair, Value *shown)
 {
 	Gen *g = t->a.g;
 	Value x = read_sum(&score->d, i);
-	x = LLVMBuildFMul(g->b, x, real(&t->a, t->a.v->attr->x), "");
+	if (t->unit == 1)
+		x = LLVMBuildFMul(g->b, x, real(&t->a, t->a.v->attr->x), "");
 	*shown = t->a.shown ? at_element(&t->a, t->a.shown, pair->query, pair->key) : NULL;
 	if (*shown)
 		x = LLVMBuildSelect(g->b, *shown, x, real(&t->a, 0), "");
@@ -293,11 +496,32 @@ static Value score_at(const ThreadAttend *t, Product *score, int i, const Pair *
 	return pair->used ? LLVMBuildSelect(g->b, pair->used, x, real(&t->a, -INFINITY), "") : x;
 }
 
-// Stores values of the thread's scores as operand a of a product of their columns.
+// Returns what power() subtracts for a score of this unit.
+static Value exponent_base(const ThreadAttend *t, Value score, double unit)
+{
+	Value per_2 = real(&t->a, unit * M_LOG2E);
+	return t->fast ? LLVMBuildFMul(t->a.g->b, score, per_2, "") : score;
+}
+
+// Returns e to the difference of a score and the one of that base.
+static Value power(const ThreadAttend *t, Value x, Value base)
+{
+	Gen *g = t->a.g;
+	if (!t->fast)
+		return math_exp(g, LLVMBuildFSub(g->b, x, base, ""));
+	base = LLVMBuildFNeg(g->b, base, "");
+	return g->ops->exp2(g, mul_add(g, x, real(&t->a, t->unit * M_LOG2E), base));
+}
+
+// Brings values of the thread's scores to operand a of a product of their columns.
 static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value *x)
 {
 	Gen *g = t->a.g;
 	const ThreadTile *d = &score->d;
+	if (d->kind->hold) {
+		d->kind->hold(&to->d, score->sums, x);
+		return;
+	}
 	int n = is_half(t->z.matrix) ? 2 : 1; // columns side by side
 	for (int i = 0; i < score->sums; i += n) {
 		Value row = d->kind->line_place(&score->d, 0, line_of(score, 0, i));
@@ -311,25 +535,61 @@ static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value
 
 // ---- results --------------------------------------------------------------------------
 
+static Op op_of_output(const ThreadAttend *t, int o)
+{
+	const Graph *g = t->a.g->graph;
+	return val(g, attention_of(g, t->a.g->kern->out[o]))->op;
+}
+
+// Stores `n` elements side by side of output o.
+static void store_elements(ThreadAttend *t, int o, const Index *idx, int n, Value *x)
+{
+	Gen *g = t->a.g;
+	const Val *v = val(g->graph, g->kern->out[o]);
+	Index place = ravel(g->vars, &v->shape, idx);
+	LLVMTypeRef type = memory_type(g, v->type);
+	Value to = place_in(g, type, out_address(g, o), index_i64(g, &place));
+	int bytes = elems[v->type].bytes;
+	if (n == 2 && is_half(v->type) && g->ops->pack) {
+		Value pair = g->ops->pack(g, v->type, x);
+		store_side(g, g->i32, n * bytes, to, 1, &pair);
+		return;
+	}
+	for (int e = 0; e < n; e++)
+		x[e] = cast_value(g, x[e], t->a.type, v->type);
+	store_side(g, type, bytes, to, n, x);
+}
+
+// Returns how many sums of a thread are side by side in rows of output o, and aligned there.
+static int sums_side(const ThreadAttend *t, int o, int64_t columns)
+{
+	Block block = t->a.g->kern->to[o].block;
+	bool aligned = block != B_input && block != B_output && columns % 2 == 0;
+	return is_half(t->z.matrix) && aligned ? 2 : 1;
+}
+
 // Stores the sums of a product times `factor[row]` (some: else zeros) as rows of output o.
 static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, const Value *some)
 {
 	Gen *g = t->a.g;
 	int64_t columns = last_dim(&val(g->graph, g->kern->out[o])->shape);
-	for (int i = 0; i < p->sums; i++) {
+	int n = sums_side(t, o, columns);
+	for (int i = 0; i < p->sums; i += n) {
 		int row = line_of(p, 0, i);
-		Value at = p->d.kind->line_place(&p->d, 1, line_of(p, 1, i)), inside = NULL;
+		Value at = p->d.kind->line_place(&p->d, 1, line_of(p, 1, i)), inside = NULL, x[2];
 		if (t->rows % p->d.size[0])
 			inside = is_less(t, t->row[row], t->rows);
 		if (columns % p->d.size[1])
 			inside = also(g, inside, is_less(t, narrow(g, at), columns));
 		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
-		Value x = LLVMBuildFMul(g->b, read_sum(&p->d, i), factor[row], "");
-		if (some)
-			x = LLVMBuildSelect(g->b, some[row], x, real(&t->a, 0), "");
-		Index column = uniform_index(g, at, columns, 1), idx[RANK];
+		for (int e = 0; e < n; e++) {
+			x[e] = LLVMBuildFMul(g->b, read_sum(&p->d, i + e), factor[row], "");
+			if (some)
+				x[e] = LLVMBuildSelect(g->b, some[row], x[e], real(&t->a, 0), "");
+		}
+		Index column = uniform_index(g, at, columns, n), idx[RANK];
 		attend_index(&t->a, &t->row_index[row], &column, idx);
-		store_out(g, o, idx, x);
+		store_elements(t, o, idx, n, x);
 		when_end(g, &when);
 	}
 }
@@ -342,7 +602,7 @@ static void store_gradient(ThreadAttend *t, Product *p, Op op, double factor)
 	for (int i = 0; i < lines_of(p, 0); i++)
 		each[i] = real(&t->a, factor);
 	for (int o = 0; o < g->kern->nout; o++)
-		if (val(g->graph, g->kern->out[o])->op == op)
+		if (op_of_output(t, o) == op)
 			store_sums(t, p, o, each, NULL);
 }
 
@@ -352,7 +612,7 @@ static void store_gradient(ThreadAttend *t, Product *p, Op op, double factor)
 static void share_rows(ThreadAttend *t, Product *score, Value ways, const Value *x)
 {
 	Gen *g = t->a.g;
-	for (int i = 0; i < lines_of(score, 0); i++) {
+	for (int i = 0; i < lines_of(score, 0) && !t->z.own_rows; i++) {
 		Value row = score->d.kind->line_place(&score->d, 0, i);
 		Value at = sum_of(g, times(g, row, ATTEND_WAYS), score->d.kind->way(&score->d));
 		store_side(g, t->a.elem, (int)t->a.p.bytes, place_in(g, t->a.elem, ways, at), 1,
@@ -365,6 +625,10 @@ static void reduce_rows(ThreadAttend *t, Product *score, Value ways, Op op, Valu
 {
 	Gen *g = t->a.g;
 	int n = WIDE / (int)t->a.p.bytes, rows = lines_of(score, 0);
+	for (int r = 0; r < rows && t->z.own_rows; r++)
+		x[r] = score->d.kind->reduce_row(&score->d, op, x[r]);
+	if (t->z.own_rows)
+		return;
 	Value all[SUMS];
 	for (int r = 0; r < rows; r++)
 		all[r] = variable(g, reduce_start(g, op, t->a.type));
@@ -388,39 +652,50 @@ typedef struct Softmax {               // by row of the thread: variables
 	Value ways;                    // in shared memory
 } Softmax;
 
-static void share_most(ThreadAttend *t, Product *score, const Softmax *s, Value *x)
+// A score that is NaN makes the sum of its row NaN: the largest need not be.
+static Value larger(const ThreadAttend *t, Value a, Value b)
 {
 	Gen *g = t->a.g;
-	Value most[SUMS] = {NULL};
+	Value in[] = {a, b};
+	return is_half(t->z.matrix)
+	           ? intrinsic(g, "llvm.maxnum", 1, (LLVMTypeRef[]){t->a.elem}, 2, in)
+	           : reduce_step(g, O_amax, t->a.type, a, b);
+}
+
+// Finds the thread's scores and the largest of each row.
+static void share_most(ThreadAttend *t, Product *score, const Softmax *s, Value *x, Value *most)
+{
 	for (int i = 0; i < score->sums; i++) {
 		Pair pair = pair_at(t, score, i);
 		Value shown, *m = &most[line_of(score, 0, i)];
 		x[i] = score_at(t, score, i, &pair, &shown);
-		*m = *m ? reduce_step(g, O_amax, t->a.type, *m, x[i]) : x[i];
+		*m = *m ? larger(t, *m, x[i]) : x[i];
 	}
 	share_rows(t, score, s->ways, most);
 }
 
 // Turns scores into probabilities, relative to the largest of their row so far, and rescales what
 // was added up before.
-static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax *s, Value *x)
+static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax *s, Value *x,
+                   Value *most_of)
 {
 	Gen *g = t->a.g;
-	Value most_of[SUMS], used[SUMS], fade[SUMS];
+	Value base[SUMS], fade[SUMS];
 	reduce_rows(t, score, s->ways, O_amax, most_of);
 	for (int r = 0; r < lines_of(score, 0); r++) {
 		Value before = read_variable(g, s->most[r]);
-		Value most = reduce_step(g, O_amax, t->a.type, before, most_of[r]);
+		Value most = larger(t, before, most_of[r]);
 		Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, most, real(&t->a, -INFINITY), "");
-		used[r] = LLVMBuildSelect(g->b, empty, real(&t->a, 0), most, "");
-		fade[r] = math_exp(g, LLVMBuildFSub(g->b, before, used[r], ""));
+		Value used = LLVMBuildSelect(g->b, empty, real(&t->a, 0), most, "");
+		base[r] = exponent_base(t, used, t->unit);
+		fade[r] = power(t, before, base[r]);
 		set_variable(g, s->most[r], most);
 		Value total = read_variable(g, s->total[r]);
 		set_variable(g, s->total[r], LLVMBuildFMul(g->b, total, fade[r], ""));
 	}
 	for (int i = 0; i < score->sums; i++) {
 		int r = line_of(score, 0, i);
-		x[i] = math_exp(g, LLVMBuildFSub(g->b, x[i], used[r], ""));
+		x[i] = power(t, x[i], base[r]);
 		Value total = read_variable(g, s->total[r]);
 		set_variable(g, s->total[r], LLVMBuildFAdd(g->b, total, x[i], ""));
 	}
@@ -453,25 +728,28 @@ static void finish(ThreadAttend *t, Product *score, Product *sum, const Softmax 
 	Value most[SUMS], share[SUMS], some[SUMS], total[SUMS];
 	for (int r = 0; r < lines_of(score, 0); r++)
 		total[r] = read_variable(g, s->total[r]);
-	if (!sum) // no product came after the largest scores were read
+	if (!sum && !t->z.own_rows) // no product came after the largest scores were read
 		g->ops->all_threads(g);
 	share_rows(t, score, s->ways, total);
-	g->ops->all_threads(g);
+	if (!t->z.own_rows)
+		g->ops->all_threads(g);
 	reduce_rows(t, score, s->ways, O_sum, total);
 	for (int r = 0; r < lines_of(score, 0); r++) {
 		most[r] = read_variable(g, s->most[r]);
+		if (t->unit != 1)
+			most[r] = LLVMBuildFMul(g->b, most[r], real(&t->a, t->unit), "");
 		share[r] = LLVMBuildFDiv(g->b, real(&t->a, 1), total[r], "");
 		some[r] = LLVMBuildFCmp(g->b, LLVMRealOGT, total[r], real(&t->a, 0), "");
 	}
 	for (int o = 0; o < g->kern->nout; o++)
-		if (val(g->graph, g->kern->out[o])->op == O_attend)
+		if (op_of_output(t, o) == O_attend)
 			store_sums(t, sum, o, share, t->a.zeros ? some : NULL);
 	for (int r = 0; t->a.zeros && r < lines_of(score, 0); r++) {
 		most[r] = LLVMBuildSelect(g->b, some[r], most[r], real(&t->a, 0), "");
 		share[r] = LLVMBuildSelect(g->b, some[r], share[r], real(&t->a, 0), "");
 	}
 	for (int o = 0; o < g->kern->nout; o++)
-		if (val(g->graph, g->kern->out[o])->op == O_attend_stats)
+		if (op_of_output(t, o) == O_attend_stats)
 			store_stats(t, score, o, (const Value *const[]){most, share});
 }
 
@@ -486,14 +764,69 @@ static Value visible_end(const ThreadAttend *t)
 	return end_after(g, t->first, t->z.height + p->keys - p->queries, all);
 }
 
+static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const Softmax *s)
+{
+	Gen *g = t->a.g;
+	const AttendBlocks *z = &t->z;
+	Value x[SUMS], most[SUMS] = {NULL}, none = number(g, 0);
+	bool turns = z->turns && sum;
+	bring(t, score, 0, 0, t->first);
+	Loop block = loop_begin(g, none, visible_end(t), z->columns);
+	if (turns && t->columns > z->columns)
+		g->ops->all_threads(g);
+	bring(t, score, 1, 1, block.i);
+	g->ops->all_threads(g);
+	multiply_anew(score, none);
+	find_lines(t, score, 1, block.i);
+	share_most(t, score, s, x, most);
+	if (sum && !turns)
+		bring(t, sum, 1, 2, block.i);
+	g->ops->all_threads(g);
+	if (turns)
+		bring(t, sum, 1, 2, block.i);
+	soften(t, score, sum, s, x, most);
+	if (sum) {
+		put_scores(t, score, sum, x);
+		g->ops->all_threads(g);
+		multiply(sum, none);
+	}
+	loop_end(g, &block);
+}
+
+// The same by warps that have rows of their own.
+static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const Softmax *s)
+{
+	Gen *g = t->a.g;
+	Value x[SUMS], most[SUMS] = {NULL};
+	Stages stages = {.rows = {source_new(t, score, 0, 0)},
+	                 .rows_count = 1,
+	                 .columns = {source_new(t, score, 1, 1)},
+	                 .columns_count = sum ? 2 : 1};
+	if (sum)
+		stages.columns[1] = source_new(t, sum, 1, 2);
+	Value stage = stages_begin(t, &stages, number(g, 0), visible_end(t));
+	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
+	multiply_anew(score, part_of_stage(score, stage, part.i));
+	find_lines(t, score, 1, sum_of(g, stages.loop.i, part.i));
+	share_most(t, score, s, x, most);
+	soften(t, score, sum, s, x, most);
+	if (sum) {
+		put_scores(t, score, sum, x);
+		multiply(sum, part_of_stage(sum, stage, part.i));
+	}
+	loop_end_rolled(g, &part);
+	loop_end(g, &stages.loop);
+}
+
 static void forward(ThreadAttend *t)
 {
 	Gen *g = t->a.g;
 	const AttendBlocks *z = &t->z;
-	Product *score = product_new(t, z->height, z->columns, z->width, true, AB_ROWS, AB_COLUMNS),
+	t->part = part_of(t, z->depth, 1);
+	Product *score = product_new(t, z->height, t->part, z->width, true, AB_ROWS, AB_COLUMNS),
 	        *sum = NULL;
 	if (z->depth)
-		sum = product_new(t, z->height, z->depth, z->columns, false, AB_WEIGHTS, AB_SUMMED);
+		sum = product_new(t, z->height, z->depth, t->part, false, AB_WEIGHTS, AB_SUMMED);
 	int64_t ways = z->shared - z->height * ATTEND_WAYS * t->a.p.bytes;
 	Softmax s = {.ways = bytes_after(g, t->shared, number(g, ways))};
 	for (int r = 0; r < lines_of(score, 0); r++) {
@@ -501,29 +834,10 @@ static void forward(ThreadAttend *t)
 		s.total[r] = variable(g, real(&t->a, 0));
 	}
 	find_lines(t, score, 0, t->first);
-	bring(t, score, 0, 0, t->first);
-	Loop block = loop_begin(g, number(g, 0), visible_end(t), z->columns);
-	Value x[SUMS];
-	bool turns = z->turns && sum;
-	if (turns && t->columns > z->columns)
-		g->ops->all_threads(g);
-	bring(t, score, 1, 1, block.i);
-	g->ops->all_threads(g);
-	multiply_anew(score);
-	find_lines(t, score, 1, block.i);
-	share_most(t, score, &s, x);
-	if (sum && !turns)
-		bring(t, sum, 1, 2, block.i);
-	g->ops->all_threads(g);
-	if (turns)
-		bring(t, sum, 1, 2, block.i);
-	soften(t, score, sum, &s, x);
-	if (sum) {
-		put_scores(t, score, sum, x);
-		g->ops->all_threads(g);
-		multiply(sum);
-	}
-	loop_end(g, &block);
+	if (z->own_rows)
+		soften_stages(t, score, sum, &s);
+	else
+		soften_blocks(t, score, sum, &s);
 	finish(t, score, sum, &s);
 }
 
@@ -534,25 +848,36 @@ typedef struct Gradients {
 	Product *width, *depth;  // sums with as many columns as queries have, as values have
 } Gradients;
 
+typedef struct Stats { // of the scores of a query
+	Value most, share, delta;
+} Stats;
+
+static Stats load_stats(const ThreadAttend *t, const Index *query)
+{
+	Index zero = constant_index(0), one = constant_index(1);
+	Ref stats = t->a.v->in[STATS], delta = t->a.v->in[DELTA];
+	return (Stats){.most = at_element(&t->a, stats, query, &zero),
+	               .share = at_element(&t->a, stats, query, &one),
+	               .delta = at_element(&t->a, delta, query, &zero)};
+}
+
 // Turns scores into probabilities, and gradients of the probabilities into those of the scores.
 static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Value *slope)
 {
 	Gen *g = t->a.g;
-	Index zero = constant_index(0), one = constant_index(1);
-	Ref stats = t->a.v->in[STATS], delta = t->a.v->in[DELTA];
 	for (int i = 0; i < p->score->sums; i++) {
 		Pair pair = pair_at(t, p->score, i);
 		Value shown, none = real(&t->a, 0);
 		Value x = score_at(t, p->score, i, &pair, &shown);
-		Value share = at_element(&t->a, stats, pair.query, &one);
-		x = LLVMBuildFSub(g->b, x, at_element(&t->a, stats, pair.query, &zero), "");
-		x = LLVMBuildFMul(g->b, math_exp(g, x), share, "");
+		Stats of = load_stats(t, pair.query);
+		Value base = exponent_base(t, of.most, 1);
+		x = LLVMBuildFMul(g->b, power(t, x, base), of.share, "");
 		if (t->a.zeros) {
-			Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, share, none, "");
+			Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, of.share, none, "");
 			x = LLVMBuildSelect(g->b, empty, none, x, "");
 		}
 		Value d = read_sum(&p->weight->d, i);
-		d = LLVMBuildFSub(g->b, d, at_element(&t->a, delta, pair.query, &zero), "");
+		d = LLVMBuildFSub(g->b, d, of.delta, "");
 		d = LLVMBuildFMul(g->b, x, d, "");
 		Value used = shown ? also(g, pair.used, shown) : pair.used;
 		weight[i] = pair.used ? LLVMBuildSelect(g->b, pair.used, x, none, "") : x;
@@ -563,7 +888,8 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 static Gradients gradients_new(ThreadAttend *t)
 {
 	const AttendBlocks *z = &t->z;
-	int64_t m = z->height, n = z->columns;
+	t->part = part_of(t, z->width + (t->keys ? z->depth : 0), 2);
+	int64_t m = z->height, n = t->part;
 	bool both = z->both_ways;
 	Gradients p = {.score = product_new(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
 	               .weight = product_new(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
@@ -582,20 +908,20 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 {
 	Gen *g = t->a.g;
 	bool turns = t->z.turns, both = t->z.both_ways;
-	Value x[SUMS], slope[SUMS];
+	Value x[SUMS], slope[SUMS], none = number(g, 0);
 	if ((turns || both) && t->columns > t->z.columns)
 		g->ops->all_threads(g);
 	bring(t, p->score, 1, score, first);
 	if (!turns)
 		bring(t, p->weight, 1, weight, first);
 	g->ops->all_threads(g);
-	multiply_anew(p->score);
+	multiply_anew(p->score, none);
 	if (turns) {
 		g->ops->all_threads(g);
 		bring(t, p->weight, 1, weight, first);
 		g->ops->all_threads(g);
 	}
-	multiply_anew(p->weight);
+	multiply_anew(p->weight, none);
 	find_lines(t, p->score, 1, first);
 	find_slopes(t, p, x, slope);
 	if (turns && !(both && p->depth))
@@ -605,14 +931,35 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 		if (!both)
 			bring(t, p->depth, 1, weight, first);
 		g->ops->all_threads(g);
-		multiply(p->depth);
+		multiply(p->depth, none);
 		g->ops->all_threads(g);
 	}
 	put_scores(t, p->score, p->width, slope);
 	if (turns || !both)
 		bring(t, p->width, 1, score, first);
 	g->ops->all_threads(g);
-	multiply(p->width);
+	multiply(p->width, none);
+}
+
+// The same of the block in a stage, by warps that have rows of their own.
+static void add_stage(ThreadAttend *t, const Gradients *p, Value first, Value stage)
+{
+	Gen *g = t->a.g;
+	Value x[SUMS], slope[SUMS];
+	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
+	find_lines(t, p->score, 1, sum_of(g, first, part.i));
+	for (int i = 0; i < lines_of(p->score, 1) && t->keys; i++)
+		load_stats(t, &t->column_index[i]); // while the products run
+	multiply_anew(p->score, part_of_stage(p->score, stage, part.i));
+	multiply_anew(p->weight, part_of_stage(p->weight, stage, part.i));
+	find_slopes(t, p, x, slope);
+	if (p->depth) {
+		put_scores(t, p->score, p->depth, x);
+		multiply(p->depth, part_of_stage(p->depth, stage, part.i));
+	}
+	put_scores(t, p->score, p->width, slope);
+	multiply(p->width, part_of_stage(p->width, stage, part.i));
+	loop_end_rolled(g, &part);
 }
 
 static void backward(ThreadAttend *t)
@@ -622,8 +969,8 @@ static void backward(ThreadAttend *t)
 	enum { QUERIES, KEYS, VALUES };
 	Gradients all = gradients_new(t);
 	find_lines(t, all.score, 0, t->first);
-	bring(t, all.score, 0, t->keys ? KEYS : QUERIES, t->first);
-	bring(t, all.weight, 0, t->keys ? VALUES : GRADIENT, t->first);
+	int rows[] = {t->keys ? KEYS : QUERIES, t->keys ? VALUES : GRADIENT};
+	int columns[] = {t->keys ? QUERIES : KEYS, t->keys ? GRADIENT : VALUES};
 	Value begin = number(g, 0), end = t->keys ? number(g, p->queries) : visible_end(t);
 	if (t->keys && t->a.causal) { // the block of the first query that sees a key
 		Value query = LLVMBuildSub(g->b, t->first, number(g, p->keys - p->queries), "");
@@ -631,12 +978,23 @@ static void backward(ThreadAttend *t)
 		query = LLVMBuildSelect(g->b, before, begin, query, "");
 		begin = LLVMBuildAnd(g->b, query, number(g, -t->z.columns), "");
 	}
-	Loop block = loop_begin(g, begin, end, t->z.columns);
-	if (t->keys)
-		add_block(t, &all, block.i, QUERIES, GRADIENT);
-	else
-		add_block(t, &all, block.i, KEYS, VALUES);
-	loop_end(g, &block);
+	if (t->z.own_rows) {
+		Stages stages = {.rows_count = 2, .columns_count = 2};
+		for (int i = 0; i < 2; i++) {
+			Product *p = i ? all.weight : all.score;
+			stages.rows[i] = source_new(t, p, 0, rows[i]);
+			stages.columns[i] = source_new(t, p, 1, columns[i]);
+		}
+		Value stage = stages_begin(t, &stages, begin, end);
+		add_stage(t, &all, stages.loop.i, stage);
+		loop_end(g, &stages.loop);
+	} else {
+		bring(t, all.score, 0, rows[0], t->first);
+		bring(t, all.weight, 0, rows[1], t->first);
+		Loop block = loop_begin(g, begin, end, t->z.columns);
+		add_block(t, &all, block.i, columns[0], columns[1]);
+		loop_end(g, &block);
+	}
 	store_gradient(t, all.width, t->keys ? O_attend_dk : O_attend_dq, t->a.v->attr->x);
 	if (t->keys)
 		store_gradient(t, all.depth, O_attend_dv, 1);
@@ -649,6 +1007,9 @@ void emit_thread_attend(Gen *g)
 	const AttendSizes *p = &t->a.p;
 	t->z = attend_blocks(g->graph, t->a.v, g->target->machine, p->back);
 	t->keys = g->stage == MAIN && attend_computes(g->graph, g->kern, true);
+	double scale = t->a.v->attr->x;
+	t->fast = g->ops->exp2 && is_half(t->z.matrix);
+	t->unit = t->fast && !t->a.bias && !t->a.shown && scale > 0 ? scale : 1;
 	t->rows = t->keys ? p->keys : p->queries;
 	t->columns = t->keys ? p->queries : p->keys;
 	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
@@ -657,7 +1018,10 @@ void emit_thread_attend(Gen *g)
 	int64_t blocks = ceil_div(t->rows, t->z.height);
 	Index worker = uniform_index(g, g->worker, p->batch * blocks, 1), block;
 	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
-	t->first = times(g, index_i64(g, &block), t->z.height);
+	Value own = index_i64(g, &block);
+	if (t->a.causal && !t->keys) // those that see the most keys begin first
+		own = LLVMBuildSub(g->b, number(g, blocks - 1), own, "");
+	t->first = times(g, own, t->z.height);
 	t->shared = g->ops->shared(g, format(g->arena, "amos_attend_%lld", (long long)t->z.shared),
 	                           ceil_div(t->z.shared, 8), number(g, 0));
 	if (p->back)

@@ -214,7 +214,7 @@ int alike_lines(const ThreadTile *d)
 	return d->kind->alike ? d->kind->alike(d) : LOADS;
 }
 
-static Value pair_of(Gen *g, const Value *x)
+Value pair_of(Gen *g, const Value *x)
 {
 	Value low = LLVMBuildZExt(g->b, x[0], g->i32, "");
 	Value high = LLVMBuildZExt(g->b, x[1], g->i32, "");
@@ -275,8 +275,7 @@ static void share_start(ThreadTile *d, int o)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
 }
 
-// Returns the address of a value as an index.
-static Index memory_start(Gen *g, Ref r)
+Index memory_start(Gen *g, Ref r)
 {
 	Level *was = level_go(g, g->ground);
 	Value start = LLVMBuildPtrToInt(g->b, location_address(g, r), g->i64, "");
@@ -661,6 +660,7 @@ const TileKind fused_tile = {.place = fused_place,
                              .multiply = fused_multiply,
                              .line_of = fused_line_of,
                              .line_place = fused_line_place,
+                             .ways = SIDE,
                              .way = fused_way,
                              .groups = fused_groups,
                              .store_sums = fused_store};

@@ -28,6 +28,7 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
 	Value loaded[LOADS]; // by element: a variable
 	int64_t side;        // rows or columns of the tile
+	bool stays;          // all stages have it in one place
 	int64_t start, size; // elements before it in shared memory, and of it
 } Share;
 
@@ -62,12 +63,18 @@ typedef struct TileKind {
 	// the next barrier; NULL: it is.
 	void (*publish)(ThreadTile *);
 	int results; // of an instruction: sums in one variable, a vector; 0: one
-	// For attention (NULL: of products alone): each thread has sums of as many rows and
-	// columns. Returns the number among its rows (o: 0) or columns (o: 1) of that of sum i, and
+	// For attention (NULL: of products alone): a row's sums are those of `ways` threads.
+	// Returns the number among the thread's rows (o: 0) or columns (o: 1) of that of sum i, and
 	// where that number is in the tile.
+	int ways;
 	int (*line_of)(const ThreadTile *, int o, int i);
 	Value (*line_place)(ThreadTile *, int o, int line);
-	Value (*way)(ThreadTile *);  // its number among the SIDE threads that have sums of its rows
+	Value (*way)(ThreadTile *); // the thread's number among those that have sums of its rows
+	// Reduces over these threads, in one order; NULL: by shared memory.
+	Value (*reduce_row)(ThreadTile *, Op, Value);
+	// Makes `n` sums of a thread, those of a tile as wide as there are steps of k, operand a of
+	// the next products; NULL: by shared memory.
+	void (*hold)(ThreadTile *, int n, const Value *);
 	int (*groups)(ThreadTile *); // parts of the rows that are stored one after the other
 	void (*store_sums)(ThreadTile *, Value group); // to shared memory, row by row
 	int sum_pad; // elements between these rows, so that fewer share a bank
@@ -99,6 +106,7 @@ struct ThreadTile {
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
+	Value held[SUMS / 2];         // operand a, if it is in registers: pairs
 	Value sum[SUMS];              // variables, by read_sum() and set_sum()
 	Partials parts;               // of the kernel's reductions
 };
@@ -106,6 +114,9 @@ struct ThreadTile {
 // Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
 void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
 void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
+Value pair_of(Gen *, const Value *); // two halves as i32, the first in the low bits
+// Returns the address of a value as an index.
+Index memory_start(Gen *, Ref);
 // Sums of a thread: so many, as 0; sum i.
 void clear_sums(ThreadTile *, int n);
 Value read_sum(ThreadTile *, int i);

@@ -65,6 +65,38 @@ static void lay_out(AttendBlocks *z, const AttendSizes *p, bool back)
 		z->shared += z->height * ATTEND_WAYS * p->bytes;
 }
 
+// Returns the sizes by which warps have rows of their own, if they can, of halves in shared memory;
+// shared: 0: they cannot. There are two stages of columns unless a block has them all.
+static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, int threads, bool back)
+{
+	enum { ROWS = 16, WARP = 32, MOST = 64, LEAST = 16, DEPTH = 128 };
+	z.own_rows = true;
+	z.height = threads / WARP * ROWS;
+	z.width = z.depth = LEAST;
+	while (z.width < p->width)
+		z.width *= 2;
+	while (z.depth < p->depth)
+		z.depth *= 2;
+	z.depth = p->depth ? z.depth : 0;
+	int64_t rows = z.height * (z.width + (back ? z.depth : 0));
+	int64_t all = back ? MAX(p->queries, p->keys) : p->keys;
+	for (z.columns = MOST; z.columns >= LEAST; z.columns /= 2) {
+		z.stages = all > z.columns ? 2 : 1;
+		z.stage = z.columns * (z.width + z.depth) * z.bytes;
+		z.shared = rows * z.bytes + z.stages * z.stage;
+		if (z.shared <= SHARED)
+			break;
+	}
+	int64_t sums = (z.width + z.depth + 2 * LEAST) * z.height / threads;
+	bool fit = back ? sums <= ATTEND_SUMS : z.depth <= DEPTH;
+	z.at[AB_GRADIENTS] = z.height * z.width;
+	z.at[AB_COLUMNS] = rows;
+	z.at[AB_VALUES] = z.at[AB_SUMMED] = rows + z.columns * z.width;
+	if (!fit || z.columns < LEAST)
+		z.shared = 0;
+	return z;
+}
+
 AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine, bool back)
 {
 	// Rows of the tile, which stay, and columns, whose blocks come one after the other.
@@ -77,6 +109,9 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 	AttendBlocks z = {.matrix = matrix,
 	                  .bytes = is_half(matrix) ? 2 : p.bytes,
 	                  .both_ways = is_half(matrix) && !machine->exact};
+	AttendBlocks by_rows = share_by_rows(z, &p, machine->threads, back);
+	if (z.both_ways && by_rows.shared)
+		return by_rows;
 	z.width = tile_columns(matrix, p.width);
 	z.depth = p.depth ? tile_columns(matrix, p.depth) : 0;
 	for (int i = 0; i < COUNT(sizes) * 2; i++) {
@@ -93,11 +128,17 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 	return (AttendBlocks){0};
 }
 
+Ref attention_of(const Graph *g, Ref out)
+{
+	const Val *v = val(g, out);
+	return v->op == O_cast ? v->in[0] : out;
+}
+
 bool attend_computes(const Graph *g, const Kern *kern, bool keys)
 {
 	bool some = false;
 	for (int o = 0; o < kern->nout; o++) {
-		Op op = val(g, kern->out[o])->op;
+		Op op = val(g, attention_of(g, kern->out[o]))->op;
 		some |= keys == (op == O_attend_dk || op == O_attend_dv);
 	}
 	return some;

@@ -452,18 +452,23 @@ enum {                // parts of the memory that its threads share: operands of
 	AB_SUMMED,    // what they weigh
 	AB_PARTS
 };
+enum { ATTEND_SUMS = 80 }; // of a thread, if rows are warps' own, in gradients
 typedef struct AttendBlocks {
 	Elem matrix;             // as in BlockSizes
 	int64_t bytes;           // of an element of an operand
 	int64_t height, columns; // of a tile of scores
 	int64_t width, depth;    // columns of queries, of values, as tiles have them
 	bool both_ways;          // the sums read columns as scores do
+	bool own_rows;           // of a warp, whose probabilities stay in registers
+	int64_t stages, stage;   // of columns, if rows are warps' own; bytes of one
 	bool turns;              // AB_COLUMNS, AB_VALUES and AB_SUMMED take turns in one place
 	int64_t at[AB_PARTS];    // elements before
 	int64_t shared;          // bytes; 0: no tile fits
 } AttendBlocks;
 enum { ATTEND_WAYS = 16 }; // threads that have scores of a row, whose statistics come last
 AttendBlocks attend_blocks(const Graph *, const Val *, const Machine *, bool back);
+// Returns the attention that an output of its kernel is, or rounds to a type of 16 bits.
+Ref attention_of(const Graph *, Ref out);
 // True if the kernel computes gradients of keys or values (`keys`), or anything else.
 bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.

@@ -1,35 +1,51 @@
 // mma.c: emits the products of f16, bf16 and TF32 by NVIDIA's matrix instructions, from sm_80 on.
-// Eight warps have two rows and four columns of parts of a tile; a warp multiplies 16 rows by 8
-// columns with the steps of k of 32 bytes at once. Fragments are those of the PTX ISA
-// (mma.m16n8k16, mma.m16n8k8, ldmatrix). In shared memory a line is what memory has side by side,
-// along k or not; ldmatrix turns it if it has to. Its pieces of 16 bytes change places from line to
-// line, so that the 8 lines that one ldmatrix reads lie in different banks. ldmatrix turns no f32:
-// each thread loads its own elements, of lines that are 8 elements apart in their banks.
+// Eight warps have two rows and four columns of parts of a tile or, in attention by halves, rows of
+// their own; a warp multiplies 16 rows by 8 columns with the steps of k of 32 bytes at once.
+// Fragments are those of the PTX ISA (mma.m16n8k16, mma.m16n8k8, ldmatrix). In shared memory a line
+// is what memory has side by side, along k or not; ldmatrix turns it if it has to. Its pieces of 16
+// bytes change places from line to line, so that the 8 lines that one ldmatrix reads lie in
+// different banks. ldmatrix turns no f32: each thread loads its own elements, of lines that are 8
+// elements apart in their banks.
 #include "mma.h"
 #include <string.h>
 
 enum {
 	WARP = 32,
-	DOWN = 2, // warps
-	ACROSS = 4,
-	ROWS = 16, // of an instruction
+	QUAD = 4,   // lanes that have sums of a row
+	GROUPS = 2, // of rows of a large tile, whose sums are stored one after the other
+	ROWS = 16,  // of an instruction
 	COLUMNS = 8,
 	PIECES = 8,  // of 16 bytes that all banks hold
 	APART = 8,   // elements of f32 after a line that is not along k
 	FRAGMENT = 4 // registers
 };
 
+static int across_of(const ThreadTile *d) // warps
+{
+	return d->kind->ways / QUAD;
+}
+
+static int down_of(const ThreadTile *d)
+{
+	return THREADS / WARP / across_of(d);
+}
+
+static int columns_of(const ThreadTile *d) // instructions of a warp
+{
+	return (int)d->size[1] / across_of(d) / COLUMNS;
+}
+
 static Warp warp_of(ThreadTile *d)
 {
 	Gen *g = d->g;
 	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, WARP), "");
-	Value down = LLVMBuildUDiv(g->b, warp, number(g, ACROSS), "");
-	Value across = LLVMBuildURem(g->b, warp, number(g, ACROSS), "");
+	Value down = LLVMBuildUDiv(g->b, warp, number(g, across_of(d)), "");
+	Value across = LLVMBuildURem(g->b, warp, number(g, across_of(d)), "");
 	return (Warp){.lane = LLVMBuildURem(g->b, d->thread, number(g, WARP), ""),
-	              .row = times(g, down, d->size[0] / DOWN),
-	              .column = times(g, across, d->size[1] / ACROSS),
-	              .rows = (int)d->size[0] / DOWN / ROWS,
-	              .columns = (int)d->size[1] / ACROSS / COLUMNS};
+	              .row = times(g, down, d->size[0] / down_of(d)),
+	              .column = times(g, across, d->size[1] / across_of(d)),
+	              .rows = (int)d->size[0] / down_of(d) / ROWS,
+	              .columns = columns_of(d)};
 }
 
 // Elements of a piece; an instruction takes steps of k of two.
@@ -157,9 +173,9 @@ static int steps_of(const ThreadTile *d) // of instructions
 	return (int)(d->s->depth / piece_of(d) / 2);
 }
 
-// Lines 8 further are in the same order, pieces of a line are not: there is a base for the steps of
-// k of each instruction if lines are along it, from step `first` on, else for each 16 rows or
-// columns.
+// Lines 8 further are in the same order, pieces of a line are not, up to as many: there is a base
+// for the steps of k of each instruction if lines are along it, from step `first` on, else for each
+// 16 rows or columns of BASES.
 static void set_bases(ThreadTile *d, Value first)
 {
 	Gen *g = d->g;
@@ -174,7 +190,8 @@ static void set_bases(ThreadTile *d, Value first)
 		// Of a, the second matrix has further rows and the third further steps; of b,
 		// columns are last.
 		Value k = times(g, o ? low : high, piece), other = times(g, o ? high : low, 8);
-		int bases = along ? MIN(BASES, steps_of(d)) : o ? w.columns / 2 : w.rows;
+		int bases =
+		    along ? MIN(BASES, steps_of(d)) : MIN(BASES, o ? w.columns / 2 : w.rows);
 		*(along ? &other : &k) = sum_of(g, along ? other : k, line);
 		if (is_plain(d, o)) {
 			k = LLVMBuildURem(g->b, w.lane, number(g, 4), "");
@@ -206,9 +223,13 @@ static void load_fragment(ThreadTile *d, int o, int k, int other, Value stage, V
 	Gen *g = d->g;
 	bool along = d->share[o].along, plain = is_plain(d, o);
 	int64_t length = line_length(d, o), piece = piece_of(d);
-	Value from = bytes_after(g, d->base[o][along ? k : plain ? 0 : other], stage);
-	int64_t lines = along ? other * 16 : k * piece * 2;
-	from = place_in(g, d->packed, from, number(g, lines * length));
+	Value from = d->base[o][along ? k : plain ? 0 : other % BASES];
+	if (!d->share[o].stays)
+		from = bytes_after(g, from, stage);
+	int64_t lines = along ? other * 16 : k * piece * 2, far = 0;
+	if (!along && !plain)
+		far = other / BASES * BASES * 16;
+	from = place_in(g, d->packed, from, number(g, lines * length + far));
 	if (!plain)
 		load_matrices(g, from, is_turned(d, o), to);
 	for (int i = 0; i < FRAGMENT && plain; i++) { // in the order of the matrices
@@ -226,7 +247,10 @@ static void multiply_steps(ThreadTile *d, int steps, Value stage)
 	for (int k = 0; k < steps; k++) {
 		Value a[SUMS][FRAGMENT], b[SUMS]; // of b, two for each matrix
 		for (int i = 0; i < w.rows; i++)
-			load_fragment(d, 0, k, i, stage, a[i]);
+			if (d->held[0])
+				memcpy(a[i], d->held + k * FRAGMENT, sizeof a[i]);
+			else
+				load_fragment(d, 0, k, i, stage, a[i]);
 		for (int j = 0; j < w.columns / 2; j++)
 			load_fragment(d, 1, k, j, stage, b + FRAGMENT * j);
 		for (int i = 0; i < w.rows; i++)
@@ -253,7 +277,7 @@ static void multiply(ThreadTile *d, Value stage)
 
 static int line_of(const ThreadTile *d, int o, int i)
 {
-	int columns = (int)d->size[1] / ACROSS / COLUMNS, part = i / 4;
+	int columns = columns_of(d), part = i / 4;
 	return o ? part % columns * 2 + i % 2 : part / columns * 2 + i / 2 % 2;
 }
 
@@ -273,15 +297,43 @@ static Value way(ThreadTile *d)
 {
 	Gen *g = d->g;
 	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, WARP), "");
-	Value across = times(g, LLVMBuildURem(g->b, warp, number(g, ACROSS), ""), 4);
-	Value lane = LLVMBuildURem(g->b, d->thread, number(g, 4), "");
+	Value across = times(g, LLVMBuildURem(g->b, warp, number(g, across_of(d)), ""), QUAD);
+	Value lane = LLVMBuildURem(g->b, d->thread, number(g, QUAD), "");
 	return sum_of(g, across, lane);
+}
+
+// Reduces over the lanes that have sums of a row, if they are of one warp.
+static Value reduce_row(ThreadTile *d, Op op, Value x)
+{
+	Gen *g = d->g;
+	for (int distance = 1; distance < QUAD; distance *= 2)
+		x = reduce_step(g, op, E_f32, x, warp_shuffle(g, E_f32, x, distance));
+	return x;
+}
+
+Value mma_pack(Gen *g, Elem type, const Value *x)
+{
+	const char *name = type == E_f16 ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn";
+	Value half[2], high_first[] = {x[1], x[0]};
+	if (!g->target->emulated)
+		return LLVMBuildBitCast(g->b, intrinsic(g, name, 0, NULL, 2, high_first), g->i32,
+		                        "");
+	for (int e = 0; e < 2; e++)
+		half[e] = narrow_float(g, x[e], type);
+	return pair_of(g, half);
+}
+
+// A lane has the sums of a row that it needs as an operand: 16 columns are an instruction's steps.
+static void hold(ThreadTile *d, int n, const Value *x)
+{
+	for (int i = 0; i < n / 2; i++)
+		d->held[i] = mma_pack(d->g, d->p.matrix, x + 2 * i);
 }
 
 int mma_groups(ThreadTile *d)
 {
 	int64_t room = MAX(d->s->shared, STATIC_SHARED);
-	return d->size[0] * d->line * d->bytes > room ? DOWN : 1;
+	return d->size[0] * d->line * d->bytes > room ? GROUPS : 1;
 }
 
 void mma_store_sums(ThreadTile *d, Value group, const Warp *w)
@@ -363,20 +415,14 @@ void mma_wait(ThreadTile *d, int most)
 	         LLVMVoidTypeInContext(g->context), g->target->emulated ? 2 : 1, in);
 }
 
-const TileKind mma_tile = {.place = place,
-                           .in_line = mma_in_line,
-                           .line = line_length,
-                           .period = PIECES,
-                           .share_size = share_size,
-                           .start = start,
-                           .multiply = multiply,
-                           .line_of = line_of,
-                           .line_place = line_place,
-                           .way = way,
-                           .groups = mma_groups,
-                           .store_sums = store_sums,
-                           .sum_pad = 8,
-                           .asynchronous = true,
-                           .copy = mma_copy,
-                           .commit = mma_commit,
-                           .wait = mma_wait};
+// What both kinds have in common.
+#define MMA_TILE                                                                                   \
+	.place = place, .in_line = mma_in_line, .line = line_length, .period = PIECES,             \
+	.share_size = share_size, .start = start, .multiply = multiply, .line_of = line_of,        \
+	.line_place = line_place, .way = way, .asynchronous = true, .copy = mma_copy,              \
+	.commit = mma_commit, .wait = mma_wait
+
+const TileKind mma_tile = {MMA_TILE, .ways = SIDE, .groups = mma_groups, .store_sums = store_sums,
+                           .sum_pad = 8};
+
+const TileKind mma_rows_tile = {MMA_TILE, .ways = QUAD, .reduce_row = reduce_row, .hold = hold};

@@ -16,6 +16,9 @@ bool mma_in_line(const Share *);
 // `each` elements, change places from line to line.
 Value mma_turned(Gen *, Value line, Value at, int64_t length, int64_t each);
 void mma_copy(ThreadTile *, const Copy *), mma_commit(ThreadTile *), mma_wait(ThreadTile *, int);
+Value mma_pack(Gen *, Elem, const Value *); // TargetOps.pack
+// Returns the value of the lane at this XOR distance in the warp (nvptx.c).
+Value warp_shuffle(Gen *, Elem, Value, int distance);
 // Calls PTX, which may access memory.
 Value assembly(Gen *, LLVMTypeRef result, const char *text, const char *constraints, int n,
                Value *in);

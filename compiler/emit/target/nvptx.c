@@ -1,7 +1,7 @@
 // nvptx.c: defines the targets of NVIDIA's GPUs.
 // "cuda:sm_90" gives PTX. "cuda:host" and "cuda:host-sm_90a" give the code of sm_80 and sm_90a for
 // this machine, with calls of an emulator, amos_gpu_..., for the instructions that only a GPU has.
-#include "target.h"
+#include "mma.h"
 #include <string.h>
 
 enum { WARP = 32, WARPS = THREADS / WARP, PTX_KERNEL = 71 };
@@ -40,8 +40,7 @@ static Value shuffle32(Gen *g, Value bits, int distance)
 	return hardware(g, "llvm.nvvm.shfl.sync.bfly.i32", "amos_gpu_shuffle", g->i32, 4, args);
 }
 
-// Returns the value of the thread at this XOR distance in the warp.
-static Value shuffle(Gen *g, Elem e, Value v, int distance)
+Value warp_shuffle(Gen *g, Elem e, Value v, int distance)
 {
 	Value bits = gpu_bits(g, e, v);
 	Value low = shuffle32(g, LLVMBuildTrunc(g->b, bits, g->i32, ""), distance);
@@ -66,7 +65,7 @@ static Value warp_entry(Gen *g, Value warp)
 static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 {
 	for (int distance = WARP / 2; distance; distance /= 2)
-		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
+		v = reduce_step(g, op, e, v, warp_shuffle(g, e, v, distance));
 	if (g->kern->sched->team)
 		return v;
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
@@ -82,6 +81,12 @@ static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 		v = w ? reduce_step(g, op, e, v, other) : other;
 	}
 	return v;
+}
+
+// Of f32, its error is 2 ulp, and results below the least normal number are 0.
+static Value exp2_of(Gen *g, Value x)
+{
+	return hardware(g, "llvm.nvvm.ex2.approx.ftz.f", "amos_gpu_exp2", g->f32, 1, &x);
 }
 
 // ---- kernels and targets --------------------------------------------------------------
@@ -161,7 +166,10 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .thread = thread_number,
                                    .block = block_number,
                                    .all_threads = barrier,
+                                   .exp2 = exp2_of,
+                                   .pack = mma_pack,
                                    .matrix_kind = &mma_tile,
+                                   .rows_kind = &mma_rows_tile,
                                    .group_kind = &wgmma_tile,
                                    .write = write_module};
 
