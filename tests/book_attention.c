@@ -68,6 +68,9 @@ static const struct {
     {"q:2,3,4 k:2,5,4 v:2,5,6 = dot(softmax(dot(q, swap(k)) + hidden(q, iota(; 2, [1,1,5])"
      " > iota(; 1, [1,3,1]), -inf, 0); -1), v)",
      "4; 1, 0, 0"},
+    {"q:1,300,2 k:1,300,2 v:1,300,2 = dot(softmax(select(iota(; 2, [1,1,300])"
+     " <= iota(; 1, [1,300,1]), dot(q, swap(k)), -3e38); -1), v)",
+     "3; 1, 1, 0"},
     // similar patterns that are not attention
     {"q:2,3,4 k:2,3,4 v:2,3,6 = dot(softmax(dot(q, swap(k)); 1), v)", ""},
     {"q:2,3,4 k:2,3,4 v:2,3,6 = dot(softmax(dot(q, swap(k)); [1,2]), v)", ""},

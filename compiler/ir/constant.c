@@ -1,7 +1,10 @@
 // constant.c: finds known values: literals, and index arithmetic over iota.
 #include "ir.h"
 
-enum { KNOWN_VALUES = 256 };
+enum {
+	KNOWN_VALUES = 256,
+	MASK_LIMIT = 1 << 20, // elements of a mask that is evaluated
+};
 
 bool is_const(const Graph *g, Ref r)
 {
@@ -56,12 +59,12 @@ bool const_num(const Graph *g, Ref r, double *number)
 	return true;
 }
 
-// Evaluates index arithmetic (over iota) that is kept as an expression, if it is small. `left`: the
-// number of values that may still be evaluated.
-static bool known_array(Arena *arena, const Graph *g, Ref r, int *left, Array *array)
+// Evaluates index arithmetic (over iota) that is kept as an expression, of at most `most` elements.
+// `left`: the number of values that may still be evaluated.
+static bool known_array(Arena *arena, const Graph *g, Ref r, int64_t most, int *left, Array *array)
 {
 	const Val *v = val(g, r);
-	if (count_of(&v->shape) > FOLD_LIMIT || v->op == O_slot || v->op == O_rand ||
+	if (count_of(&v->shape) > most || v->op == O_slot || v->op == O_rand ||
 	    prims[v->op].cls == C_loop || --*left < 0)
 		return false;
 	if (v->op == O_const) {
@@ -70,20 +73,20 @@ static bool known_array(Arena *arena, const Graph *g, Ref r, int *left, Array *a
 	}
 	Array *in = NEWS(arena, Array, v->nin);
 	for (int k = 0; k < v->nin; k++)
-		if (!known_array(arena, g, v->in[k], left, &in[k]))
+		if (!known_array(arena, g, v->in[k], most, left, &in[k]))
 			return false;
 	*array = eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 	return true;
 }
 
-bool const_causal(const Graph *g, Ref r)
+static bool is_causal(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
 	if (v->shape.rank < 2 || !is_float(v->type))
 		return false;
 	Arena *arena = arena_within(g->arena);
 	Array array;
-	bool causal = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
+	bool causal = known_array(arena, g, r, MASK_LIMIT, &(int){KNOWN_VALUES}, &array);
 	// Scores are [.., queries, keys], both aligned at the end.
 	int64_t m = v->shape.dim[v->shape.rank - 2], n = last_dim(&v->shape);
 	for (int64_t i = 0; causal && i < count_of(&v->shape); i++) {
@@ -94,6 +97,18 @@ bool const_causal(const Graph *g, Ref r)
 	return causal;
 }
 
+// The answer is kept: each attention of a model asks for the same mask.
+bool const_causal(Graph *g, Ref r)
+{
+	enum { YES = 1, NO };
+	if (!g->masks)
+		g->masks = table_new(g->arena);
+	uint64_t *known = table_cell(g->masks, &r, sizeof r);
+	if (!*known)
+		*known = is_causal(g, r) ? YES : NO;
+	return *known == YES;
+}
+
 bool const_ints(const Graph *g, Ref r, int64_t *out, int *n)
 {
 	const Val *v = val(g, r);
@@ -102,7 +117,7 @@ bool const_ints(const Graph *g, Ref r, int64_t *out, int *n)
 		return false;
 	Arena *arena = arena_within(g->arena);
 	Array array;
-	bool known = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
+	bool known = known_array(arena, g, r, FOLD_LIMIT, &(int){KNOWN_VALUES}, &array);
 	for (int64_t i = 0; known && i < count; i++)
 		out[i] = array.i[i];
 	if (known)

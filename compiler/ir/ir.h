@@ -194,6 +194,7 @@ typedef struct Graph {
 	int from;       // stamped on every value put
 	Table *lengths; // of dynamic values; NULL: there are none
 	Ref refused;    // a length that has to be fixed: why the last put failed; 0
+	Table *masks;   // Ref -> whether it is causal; NULL until one is asked for
 	Table *limits;  // onnx layer: Ref -> interval of its elements
 	Decomposed plain;
 	bool wide; // f32 is computed as f64; random numbers, and slots other than inputs, are f32
@@ -379,9 +380,9 @@ void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 bool is_const(const Graph *, Ref);
 // True if every element of the constant is this number.
 bool const_num(const Graph *, Ref, double *);
-// True for a small constant that is at most -1e30 for future keys and 0 elsewhere: added to scores,
-// it hides future keys.
-bool const_causal(const Graph *, Ref);
+// True for a constant of at most 1024 x 1024 elements that is at most -1e30 for future keys and 0
+// elsewhere: added to scores, it hides future keys.
+bool const_causal(Graph *, Ref);
 // Finds small known integers (constants, iota, and values made of them); *n: capacity, then count.
 bool const_ints(const Graph *, Ref, int64_t *out, int *n);
 double const_at(const Val *, int64_t i); // Returns an element of a constant.
