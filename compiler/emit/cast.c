@@ -41,6 +41,10 @@ Value narrow_float(Gen *g, Value x, Elem to)
 	}
 	if (to != E_bf16)
 		return x;
+	if (g->ops->pack && g->target->machine->pairs && !g->target->emulated) {
+		Value both = g->ops->pack(g, to, (Value[]){x, x});
+		return LLVMBuildTrunc(g->b, both, g->i16, "");
+	}
 	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
 	Value rounded = round_bits(g, bits, 16);
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
