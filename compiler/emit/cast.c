@@ -28,6 +28,11 @@ static Value round_bits(Gen *g, Value bits, int lost)
 	return LLVMBuildAdd(g->b, bits, up, "");
 }
 
+bool is_own_gpu(const Gen *g)
+{
+	return g->ops->pack && g->target->machine->pairs && !g->target->emulated;
+}
+
 // By way of f32, as the evaluator does.
 Value narrow_float(Gen *g, Value x, Elem to)
 {
@@ -41,7 +46,7 @@ Value narrow_float(Gen *g, Value x, Elem to)
 	}
 	if (to != E_bf16)
 		return x;
-	if (g->ops->pack && g->target->machine->pairs && !g->target->emulated) {
+	if (is_own_gpu(g)) {
 		Value both = g->ops->pack(g, to, (Value[]){x, x});
 		return LLVMBuildTrunc(g->b, both, g->i16, "");
 	}

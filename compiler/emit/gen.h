@@ -320,6 +320,8 @@ Value reduce_start(Gen *, Op, Elem);                                        // t
 Value reduce_step(Gen *, Op, Elem, Value, Value);
 Elem sum_type(const Gen *, Ref reduction); // that the kernel's schedule adds it up in
 Value cast_value(Gen *, Value, Elem from, Elem to);
+// True if the code is for GPUs that have instructions for halves, and not emulated.
+bool is_own_gpu(const Gen *);
 // Converts a float of any type to the f32 or f64 that it is computed in, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64

@@ -114,6 +114,19 @@ static Value exp_in_f32(Gen *g, Value x)
 	return choose(g, below(g, x, least_exponent), real_like(x, 0), y);
 }
 
+// The same with the GPU's own power of 2, whose error is 2 ulp: e^x = 2^t (1 + r ln 2), where t is
+// x log2 e rounded, and r what was lost. Where 2^t is 0 or infinite, there is no rest.
+static Value exp_by_power(Gen *g, Value x)
+{
+	Value per_2 = real_like(x, M_LOG2E), t = mul(g, x, per_2);
+	Value rest = mul_add(g, x, per_2, LLVMBuildFNeg(g->b, t, ""));
+	rest = mul_add(g, x, real_like(x, M_LOG2E - (float)M_LOG2E), rest);
+	Value power = g->ops->exp2(g, t);
+	Value y = mul_add(g, power, mul(g, rest, real_like(x, M_LN2)), power);
+	Value size = intrinsic(g, "llvm.fabs", 1, (LLVMTypeRef[]){g->f32}, 1, &t);
+	return choose(g, LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, 128), ""), y, power);
+}
+
 static Value power_of_two(Gen *g, Value n)
 {
 	n = LLVMBuildAdd(g->b, n, int_like(n, 1023), "");
@@ -134,7 +147,9 @@ static Value exp_in_f64(Gen *g, Value x)
 
 Value math_exp(Gen *g, Value x)
 {
-	return is_double(x) ? exp_in_f64(g, x) : exp_in_f32(g, x);
+	return is_double(x)   ? exp_in_f64(g, x)
+	       : g->ops->exp2 ? exp_by_power(g, x)
+	                      : exp_in_f32(g, x);
 }
 
 // e^x = 2^n 2^r, r = x log2(e) - n, |r| <= 1/2; 2^r = 1 + r q(r). The last bits of the sum with

@@ -110,6 +110,10 @@ static bool never_nan(Value v)
 // Returns x if it is larger (smaller) or NaN, else y.
 static Value float_extreme(Gen *g, Value x, Value y, bool larger)
 {
+	LLVMTypeRef type = LLVMTypeOf(x);
+	if (is_own_gpu(g) && type == g->f32)
+		return intrinsic(g, larger ? "llvm.maximum" : "llvm.minimum", 1, &type, 2,
+		                 (Value[]){x, y});
 	if (never_nan(x)) {
 		Value z = x;
 		x = y;
