@@ -1,7 +1,7 @@
 """Writes the models that bench/run measures: NAME.onnx with NAME.npz, one batch and its labels, in FOLDER.
 
-Ten models of the usual families, and single attentions whose kernels are measured. All have random weights; the loss is the
-mean cross entropy of 'logits' with 'labels'.
+Ten models of the usual families, single attentions whose kernels are measured and, if they are named, three for a GPU. All have
+random weights; the loss is the mean cross entropy of 'logits' with 'labels'.
 usage: ten.py FOLDER [NAME ...]          (needs torch, onnx and onnxscript)
 """
 import math
@@ -321,6 +321,12 @@ MODELS = {
     'lstm': (Lstm, {'input_ids': ((16, 64), 10000)}, (16, 64), 10000),
     'mlp': (Mlp, {'pixels': ((128, 784), FLOATS)}, (128,), 10),
 }
+LARGE = {  # for a GPU, when they are named
+    'gpt2-124m': (lambda: Gpt(50257, 768, 12, 'tanh', 12, 1024), {'input_ids': ((32, 1024), 50257)}, (32, 1024), 50257),
+    'bert-base': (lambda: Bert(30522, 768, 12, 12, 512), {'input_ids': ((32, 128), 30522), 'token_type_ids': ((32, 128), 2)},
+                  (32, 128), 30522),
+    'resnet50-64': (lambda: ResNet(bottleneck, (3, 4, 6, 3)), {'pixels': ((64, 3, 224, 224), FLOATS)}, (64,), 1000),
+}
 SINGLE = {f'attention-{length}{"-causal" * causal}': (lambda length=length, causal=causal: Single(length, causal),
                                                       {'scale': ((1, 1, 1, 1), FLOATS)}, (1, TOKENS // length, length), 64)
           for length in (128, 1024) for causal in (False, True)}
@@ -329,7 +335,7 @@ SINGLE = {f'attention-{length}{"-causal" * causal}': (lambda length=length, caus
 def make(name):
     """The module, in training mode; the same weights each time."""
     torch.manual_seed(0)
-    net = {**MODELS, **SINGLE}[name][0]().train()
+    net = {**MODELS, **LARGE, **SINGLE}[name][0]().train()
     with torch.no_grad():  # the exporter merges equal initializers
         for p in net.parameters():
             if p.dim() == 1:
@@ -338,7 +344,7 @@ def make(name):
 
 
 def batch_of(name):
-    _, inputs, shape, classes = {**MODELS, **SINGLE}[name]
+    _, inputs, shape, classes = {**MODELS, **LARGE, **SINGLE}[name]
     draws = np.random.default_rng(0)
     batch = {key: draws.integers(0, c, s) if c else draws.standard_normal(s, np.float32) for key, (s, c) in inputs.items()}
     return {**batch, 'labels': draws.integers(0, classes, shape)}
