@@ -162,7 +162,8 @@ static void one_step(Gen *g, int n, const Index *i, void *context)
 
 static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 {
-	int64_t together = g->kern->sched->together;
+	bool waits = g->target->machine->threads > 1; // a thread, for each of its loads
+	int64_t together = waits ? g->kern->sched->together : 1;
 	if (f->lanes && group == f->groups.n - 1) {
 		g->ops->lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
 		return;
