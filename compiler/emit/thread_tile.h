@@ -135,4 +135,16 @@ static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
 
 extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 
+// ---- thread_share.c: operands on their way to shared memory ---------------------------
+
+void share_start(ThreadTile *, int o);             // where the thread's share of operand o lies
+void share_addresses(ThreadTile *, int o);         // and where it comes from
+bool is_copied(const ThreadTile *, const Share *); // by itself
+Value step_number(const ThreadTile *, Value i);    // of the type that counts steps of k
+Value step_count(const ThreadTile *, int64_t n);
+// Loads the share at a step, and stores what was loaded, or copies it, in a stage of shared memory.
+void load_share(ThreadTile *, int o, Value step, Value stage);
+void put_share(ThreadTile *, int o, Value stage);
+void advance_share(ThreadTile *, int o); // by one step
+
 #endif
