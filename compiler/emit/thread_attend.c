@@ -8,403 +8,8 @@
 // have rows of their own, probabilities stay in registers, too, and columns are copied while those
 // before them are multiplied. Blocks that a causal mask hides are skipped. Invariant: a sum is that
 // of one worker, block by block, and nothing of the size of the scores is in memory.
-#include "attend.h"
-#include "thread_tile.h"
+#include "thread_attend.h"
 #include <math.h>
-#include <stdlib.h>
-
-enum { LEAST = 16 }; // columns of a part
-
-typedef struct Product { // of a tile, all steps of k in shared memory
-	ThreadTile d;
-	Sched sched;
-	int sums; // of a thread
-} Product;
-
-typedef struct ThreadAttend {
-	Attend a;
-	AttendBlocks z;
-	bool keys; // rows are keys, columns are queries
-	Value thread, shared;
-	Value first;                   // row of the worker
-	int64_t rows, columns;         // in all
-	Value row[SUMS], column[SUMS]; // of the thread: i32
-	bool fast;                     // exponentials are as exact as halves need
-	double unit;                   // of the scores that it has
-	int64_t part;                  // columns of scores that it has at once
-	Index row_index[SUMS], column_index[SUMS];
-} ThreadAttend;
-
-// ---- products -------------------------------------------------------------------------
-
-// Returns a product of `m` rows, `n` columns and `steps` of k, whose operands are two parts of
-// shared memory. `along`: rows of memory are columns of b, else steps of k.
-static Product *product_new(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bool along, int a,
-                            int b)
-{
-	Gen *g = t->a.g;
-	Product *p = NEW(g->arena, Product);
-	Elem matrix = t->z.matrix;
-	p->sched = (Sched){.depth = steps, .unroll = matrix ? 1 : 4};
-	p->sums = (int)(m * n / g->target->machine->threads);
-	p->d = (ThreadTile){.g = g,
-	                    .kind = t->z.own_rows ? g->ops->rows_kind
-	                            : matrix      ? g->ops->matrix_kind
-	                                          : &fused_tile,
-	                    .s = &p->sched,
-	                    .p.matrix = matrix,
-	                    .elem = t->a.elem,
-	                    .packed = is_half(matrix) ? g->i16 : t->a.elem,
-	                    .bytes = (int)t->a.p.bytes,
-	                    .packed_bytes = (int)t->z.bytes,
-	                    .size = {m, n},
-	                    .thread = t->thread,
-	                    .shared = t->shared};
-	int part[] = {a, b};
-	for (int o = 0; o < 2; o++) {
-		Share *s = &p->d.share[o];
-		s->along = !o || along;
-		s->stays = !o;
-		s->start = t->z.at[part[o]];
-		s->size = p->d.kind->share_size(&p->d, o);
-		bool held = p->d.kind->hold && part[o] == AB_WEIGHTS;
-		if (!held && (s->start + s->size) * t->z.bytes > t->z.shared)
-			bug("attention takes more than %lld bytes", (long long)t->z.shared);
-	}
-	clear_sums(&p->d, p->sums);
-	p->d.kind->start(&p->d);
-	return p;
-}
-
-// stage: bytes before what it reads of b, and of a unless that stays.
-static void multiply(Product *p, Value stage)
-{
-	p->d.kind->multiply(&p->d, stage);
-}
-
-static void multiply_anew(Product *p, Value stage)
-{
-	clear_sums(&p->d, p->sums);
-	multiply(p, stage);
-}
-
-// Returns the address of an operand's element at step k.
-static Value operand_place(Product *p, int o, Value k, Value other)
-{
-	Gen *g = p->d.g;
-	Value at = p->d.kind->place(&p->d, o, k, other);
-	at = sum_of(g, at, number(g, p->d.share[o].start));
-	return place_in(g, p->d.packed, p->d.shared, at);
-}
-
-static Value packed_value(const Product *p, Value x, Elem type)
-{
-	Elem matrix = p->d.p.matrix;
-	if (is_half(matrix))
-		return type == matrix ? x : narrow_float(p->d.g, x, matrix);
-	return widen_float(p->d.g, x, type);
-}
-
-// Returns how many columns of scores, in `tiles`, registers have room for beside sums of so many
-// columns, and what masks take.
-static int64_t part_of(const ThreadAttend *t, int64_t sums, int tiles)
-{
-	const AttendBlocks *z = &t->z;
-	int64_t threads = t->a.g->target->machine->threads, n = z->columns;
-	int masks = t->a.causal + !!t->a.bias + !!t->a.shown + (t->columns % n > 0);
-	int64_t most = ATTEND_SUMS * threads / z->height;
-	while (z->own_rows && n > LEAST && sums + (tiles + masks) * n > most)
-		n /= 2;
-	return n;
-}
-
-// ---- operands -------------------------------------------------------------------------
-
-// Returns operand o before the rounding that products do themselves.
-static Ref operand_of(const ThreadAttend *t, int o)
-{
-	const Graph *g = t->a.g->graph;
-	const Val *v = val(g, t->a.v->in[o]);
-	bool low = is_half(t->z.matrix) && v->op == O_cast && val(g, v->in[0])->type == t->z.matrix;
-	return low || (t->z.matrix == E_f32 && is_tf32(v)) ? v->in[0] : t->a.v->in[o];
-}
-
-// Finds where `n` elements of a row lie in memory, side by side. False if they do not, or may not
-// be aligned: the caller's own memory may lie anywhere.
-static bool find_wide(ThreadAttend *t, Ref *r, const Index *row, const Index *column, int n,
-                      Index *place)
-{
-	Gen *g = t->a.g;
-	Ref from = *r;
-	for (int e = 0; e < n; e++) {
-		Index idx[RANK], next, at = shift_index(*column, e);
-		Ref found = from;
-		attend_index(&t->a, row, &at, idx);
-		index_within(&val(g->graph, from)->shape, idx, idx);
-		if (!locate(g->vars, g->graph, &g->computed, &found, idx, &next))
-			return false;
-		if (!e)
-			*r = found, *place = next;
-		Index apart = add_index(g->vars, &next, place, -1);
-		if (apart.n || apart.constant != e || found != *r)
-			return false;
-	}
-	Block block = value_location(g->plan, *r).block;
-	return index_align(g->vars, place) % n == 0 && block != B_input && block != B_output &&
-	       block != B_none;
-}
-
-// Loads `n` elements of a row of a value with `columns`, the first of them column n * group;
-// elements outside are any others. Returns their type.
-static Elem load_row(ThreadAttend *t, Ref r, const Index *row, const Index *group, int64_t columns,
-                     int n, Value *x)
-{
-	Gen *g = t->a.g;
-	Index none = constant_index(0), own = *group, column, place;
-	if (columns % n == 0 && !index_fits(g->vars, group, columns / n))
-		own = uniform_index(g, least(g, index_i64(g, group), number(g, columns / n - 1)),
-		                    columns / n, 1);
-	column = add_index(g->vars, &none, &own, n);
-	Elem type = val(g->graph, r)->type;
-	bool full = index_fits(g->vars, &column, columns - n + 1);
-	Ref from = r;
-	if (full && n * elems[type].bytes <= WIDE && find_wide(t, &from, row, &column, n, &place)) {
-		Value memory = place_in(g, memory_type(g, type), location_address(g, from),
-		                        index_i64(g, &place));
-		load_side(g, memory_type(g, type), elems[type].bytes, memory, n, x);
-		return type;
-	}
-	for (int e = 0; e < n; e++) {
-		Index at = shift_index(column, e);
-		if (!full) {
-			Value inside = least(g, index_i64(g, &at), number(g, columns - 1));
-			at = uniform_index(g, inside, columns, 1);
-		}
-		x[e] = at_element(&t->a, r, row, &at);
-	}
-	return type;
-}
-
-// Brings rows of an operand of attention, from `first` on, to shared memory as operand o of a
-// product, after `stage` bytes; outside of it, there are zeros.
-static void bring_to(ThreadAttend *t, Product *p, int o, int operand, Value first, Value stage)
-{
-	Gen *g = t->a.g;
-	ThreadTile *d = &p->d;
-	Ref r = operand_of(t, operand);
-	const Shape *shape = &val(g->graph, r)->shape;
-	int64_t rows = shape->dim[t->a.p.lead.rank], columns = last_dim(shape);
-	int64_t steps = p->sched.depth, n = WIDE / d->packed_bytes;
-	bool along = d->share[o].along;
-	int64_t down = o ? t->z.columns : t->z.height, across = along ? steps : d->size[o];
-	int64_t threads = g->target->machine->threads;
-	Loop loop = loop_begin(g, d->thread, number(g, down * across / n), threads);
-	Index own = uniform_index(g, loop.i, down * across / n, 1), row, group;
-	split_index(g->vars, &own, across / n, &row, &group);
-	Value at_row = index_i64(g, &row), line = sum_of(g, first, at_row);
-	Value inside = LLVMBuildICmp(g->b, LLVMIntSLT, line, number(g, rows), "");
-	Index in = uniform_index(g, least(g, line, number(g, rows - 1)), rows, 1);
-	Value x[LOADS], column = times(g, index_i64(g, &group), n);
-	Elem type = load_row(t, r, &in, &group, columns, (int)n, x);
-	for (int e = 0; e < n; e++) {
-		Value is = inside;
-		if (across > columns) {
-			Value at = sum_of(g, column, number(g, e));
-			is = both(g, is,
-			          LLVMBuildICmp(g->b, LLVMIntSLT, at, number(g, columns), ""));
-		}
-		x[e] = packed_value(p, x[e], type);
-		x[e] = LLVMBuildSelect(g->b, is, x[e], LLVMConstNull(d->packed), "");
-	}
-	bool in_line = d->kind->in_line(&d->share[o]);
-	int alike = alike_lines(d);
-	int64_t apart = d->share[o].size / (along ? steps : d->size[o]);
-	Value to = NULL;
-	for (int e = 0; e < n; e += in_line ? (int)n : 1) {
-		Value at = sum_of(g, column, number(g, e));
-		if (e % alike == 0)
-			to = bytes_after(
-			    g, operand_place(p, o, along ? at : at_row, along ? at_row : at),
-			    stage);
-		store_side(g, d->packed, d->packed_bytes,
-		           place_in(g, d->packed, to, number(g, e % alike * apart)),
-		           in_line ? (int)n : 1, x + e);
-	}
-	loop_end(g, &loop);
-}
-
-static void bring(ThreadAttend *t, Product *p, int o, int operand, Value first)
-{
-	bring_to(t, p, o, operand, first, number(t->a.g, 0));
-}
-
-// ---- operands in stages -----------------------------------------------------------------
-
-typedef struct Source { // rows of an operand of attention, as operand o of a product
-	Product *p;
-	int o, operand;
-	// Of a thread's pieces, if they are copied: `count` of them, `far` bytes apart in memory
-	// and `apart` rows; else 0. All threads have some, or `some` of them.
-	int count;
-	int64_t apart, far, line; // line: bytes from row to row
-	Value from, to, row;      // of the first, where the first row is 0
-	Value some, inside;       // NULL: all; inside: in the operand's columns
-} Source;
-
-// Returns the bytes from row to row of an operand, from element `place` on; or IRREGULAR.
-static int64_t row_bytes(ThreadAttend *t, Ref r, const Index *row, const Index *column, int n,
-                         const Index *place)
-{
-	Index next, below = shift_index(*row, 1);
-	Ref found = r;
-	if (!find_wide(t, &found, &below, column, n, &next))
-		return IRREGULAR;
-	Index apart = add_index(t->a.g->vars, &next, place, -1);
-	return apart.n ? IRREGULAR : apart.constant * elems[val(t->a.g->graph, found)->type].bytes;
-}
-
-// Finds what copies bring. They do if memory has the type of the product, rows are evenly spaced in
-// it, and pieces of them aligned.
-static Source source_new(ThreadAttend *t, Product *p, int o, int operand)
-{
-	Gen *g = t->a.g;
-	ThreadTile *d = &p->d;
-	Source s = {.p = p, .o = o, .operand = operand};
-	Ref r = operand_of(t, operand);
-	const Shape *shape = &val(g->graph, r)->shape;
-	int64_t threads = g->target->machine->threads, n = WIDE / d->packed_bytes;
-	int64_t rows = shape->dim[t->a.p.lead.rank], columns = last_dim(shape);
-	bool along = d->share[o].along;
-	int64_t down = o ? t->z.columns : t->z.height;
-	int64_t groups = (along ? d->s->depth : d->size[o]) / n, pieces = down * groups;
-	if (val(g->graph, r)->type != t->z.matrix || columns % n)
-		return s;
-	Index thread = uniform_index(g, d->thread, threads, 1), row, group, place, none;
-	split_index(g->vars, &thread, groups, &row, &group);
-	Value own_row = index_i64(g, &row), own = times(g, index_i64(g, &group), n);
-	Value inside = LLVMBuildICmp(g->b, LLVMIntSLT, own, number(g, columns), "");
-	Value safe = least(g, index_i64(g, &group), number(g, columns / n - 1));
-	Index safe_group = uniform_index(g, safe, columns / n, 1), column;
-	none = constant_index(0);
-	column = add_index(g->vars, &none, &safe_group, n);
-	// A row that exists with the one after it, whose place is that of row 0 plus its own.
-	Index some = some_index(g->vars, MAX(1, rows - 1)), start;
-	Ref from = r, first = r;
-	if (!find_wide(t, &from, &some, &column, (int)n, &place))
-		return s;
-	s.line = row_bytes(t, r, &some, &column, (int)n, &place);
-	bool regular = s.line != IRREGULAR && llabs(s.line) < INT32_MAX / down;
-	if (!regular || !find_wide(t, &first, &none, &column, (int)n, &start))
-		return s;
-	Index base = memory_start(g, first), at;
-	at = add_index(g->vars, &base, &start, elems[val(g->graph, first)->type].bytes);
-	s.from = sum_of(g, index_i64(g, &at), times(g, own_row, s.line));
-	s.to = operand_place(p, o, along ? own : own_row, along ? own_row : own);
-	s.row = own_row;
-	s.apart = threads / groups;
-	s.far = s.apart * s.line;
-	s.count = (int)MAX(1, pieces / threads);
-	if (pieces < threads)
-		s.some = LLVMBuildICmp(g->b, LLVMIntSLT, d->thread, number(g, pieces), "");
-	if (groups * n > columns)
-		s.inside = inside;
-	return s;
-}
-
-// Brings rows from `first` on, after `stage` bytes; outside of the operand, there are zeros.
-static void bring_source(ThreadAttend *t, const Source *s, Value first, Value stage)
-{
-	Gen *g = t->a.g;
-	ThreadTile *d = &s->p->d;
-	if (!s->count) {
-		bring_to(t, s->p, s->o, s->operand, first, stage);
-		return;
-	}
-	const Shape *shape = &val(g->graph, operand_of(t, s->operand))->shape;
-	int64_t rows = shape->dim[t->a.p.lead.rank], down = s->o ? t->z.columns : t->z.height;
-	int64_t line = d->kind->line(d, s->o) * d->packed_bytes;
-	Loop when = when_begin(g, s->some ? s->some : LLVMConstInt(g->i1, 1, 0));
-	Value from = sum_of(g, s->from, times(g, first, s->line));
-	Value to = bytes_after(g, s->to, stage);
-	for (int i = 0; i < s->count; i++) {
-		Value inside = s->inside;
-		if (rows % down) {
-			Value row = sum_of(g, sum_of(g, first, s->row), number(g, i * s->apart));
-			Value is = LLVMBuildICmp(g->b, LLVMIntSLT, row, number(g, rows), "");
-			inside = inside ? both(g, inside, is) : is;
-		}
-		Copy copy = {.n = WIDE / d->packed_bytes,
-		             .to = to,
-		             .from = from,
-		             .to_bytes = i * s->apart * line,
-		             .from_bytes = i * s->far,
-		             .inside = inside};
-		d->kind->copy(d, &copy);
-	}
-	when_end(g, &when);
-}
-
-typedef struct Stages {
-	Source rows[2], columns[2];
-	int rows_count, columns_count;
-	bool copies;
-	Value next; // variable: bytes before the stage that is read next
-	Loop loop;
-} Stages;
-
-static void bring_columns(ThreadAttend *t, const Stages *s, Value first, Value stage)
-{
-	for (int i = 0; i < s->columns_count; i++)
-		bring_source(t, &s->columns[i], first, stage);
-}
-
-static void commit(const ThreadAttend *t, const Stages *s)
-{
-	if (s->copies)
-		t->a.g->ops->rows_kind->commit(&s->columns[0].p->d);
-}
-
-// Begins the loop over blocks of columns, each of which is brought while the one before it is
-// multiplied. Returns the bytes before the stage of the block.
-static Value stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
-{
-	Gen *g = t->a.g;
-	Value none = LLVMConstInt(g->i32, 0, 0), here = none;
-	for (int i = 0; i < s->rows_count; i++)
-		s->copies |= s->rows[i].count > 0;
-	for (int i = 0; i < s->columns_count; i++)
-		s->copies |= s->columns[i].count > 0;
-	for (int i = 0; i < s->rows_count; i++)
-		bring_source(t, &s->rows[i], t->first, none);
-	bring_columns(t, s, begin, none);
-	commit(t, s);
-	s->next = variable(g, none);
-	s->loop = loop_begin(g, begin, end, t->z.columns);
-	if (s->copies)
-		g->ops->rows_kind->wait(&s->columns[0].p->d, 0);
-	g->ops->all_threads(g);
-	if (t->columns <= t->z.columns)
-		return none;
-	here = read_variable(g, s->next);
-	Value each = LLVMConstInt(g->i32, (uint64_t)t->z.stage, 0);
-	Value next = LLVMBuildXor(g->b, here, each, "");
-	set_variable(g, s->next, next);
-	Value after = sum_of(g, s->loop.i, number(g, t->z.columns));
-	Loop more = when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, after, end, ""));
-	bring_columns(t, s, after, next);
-	when_end(g, &more);
-	commit(t, s);
-	return here;
-}
-
-// Returns what comes before column `first` of a stage of a product's operand b.
-static Value part_of_stage(const Product *p, Value stage, Value first)
-{
-	Gen *g = p->d.g;
-	int64_t bytes = p->d.kind->line(&p->d, 1) * p->d.packed_bytes;
-	return LLVMBuildAdd(g->b, stage, LLVMBuildTrunc(g->b, times(g, first, bytes), g->i32, ""),
-	                    "");
-}
 
 // ---- scores ---------------------------------------------------------------------------
 
@@ -527,9 +132,9 @@ static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value
 		Value row = d->kind->line_place(&score->d, 0, line_of(score, 0, i));
 		Value column = d->kind->line_place(&score->d, 1, line_of(score, 1, i)), v[2];
 		for (int e = 0; e < n; e++)
-			v[e] = packed_value(to, x[i + e], t->a.type);
-		store_side(g, to->d.packed, to->d.packed_bytes, operand_place(to, 0, column, row),
-		           n, v);
+			v[e] = attend_packed(to, x[i + e], t->a.type);
+		store_side(g, to->d.packed, to->d.packed_bytes, attend_place(to, 0, column, row), n,
+		           v);
 	}
 }
 
@@ -770,25 +375,25 @@ static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const S
 	const AttendBlocks *z = &t->z;
 	Value x[SUMS], most[SUMS] = {NULL}, none = number(g, 0);
 	bool turns = z->turns && sum;
-	bring(t, score, 0, 0, t->first);
+	attend_bring(t, score, 0, 0, t->first);
 	Loop block = loop_begin(g, none, visible_end(t), z->columns);
 	if (turns && t->columns > z->columns)
 		g->ops->all_threads(g);
-	bring(t, score, 1, 1, block.i);
+	attend_bring(t, score, 1, 1, block.i);
 	g->ops->all_threads(g);
-	multiply_anew(score, none);
+	attend_multiply_anew(score, none);
 	find_lines(t, score, 1, block.i);
 	share_most(t, score, s, x, most);
 	if (sum && !turns)
-		bring(t, sum, 1, 2, block.i);
+		attend_bring(t, sum, 1, 2, block.i);
 	g->ops->all_threads(g);
 	if (turns)
-		bring(t, sum, 1, 2, block.i);
+		attend_bring(t, sum, 1, 2, block.i);
 	soften(t, score, sum, s, x, most);
 	if (sum) {
 		put_scores(t, score, sum, x);
 		g->ops->all_threads(g);
-		multiply(sum, none);
+		attend_multiply(sum, none);
 	}
 	loop_end(g, &block);
 }
@@ -798,21 +403,21 @@ static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const S
 {
 	Gen *g = t->a.g;
 	Value x[SUMS], most[SUMS] = {NULL};
-	Stages stages = {.rows = {source_new(t, score, 0, 0)},
+	Stages stages = {.rows = {attend_source(t, score, 0, 0)},
 	                 .rows_count = 1,
-	                 .columns = {source_new(t, score, 1, 1)},
+	                 .columns = {attend_source(t, score, 1, 1)},
 	                 .columns_count = sum ? 2 : 1};
 	if (sum)
-		stages.columns[1] = source_new(t, sum, 1, 2);
-	Value stage = stages_begin(t, &stages, number(g, 0), visible_end(t));
+		stages.columns[1] = attend_source(t, sum, 1, 2);
+	Value stage = attend_stages_begin(t, &stages, number(g, 0), visible_end(t));
 	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
-	multiply_anew(score, part_of_stage(score, stage, part.i));
+	attend_multiply_anew(score, attend_stage_part(score, stage, part.i));
 	find_lines(t, score, 1, sum_of(g, stages.loop.i, part.i));
 	share_most(t, score, s, x, most);
 	soften(t, score, sum, s, x, most);
 	if (sum) {
 		put_scores(t, score, sum, x);
-		multiply(sum, part_of_stage(sum, stage, part.i));
+		attend_multiply(sum, attend_stage_part(sum, stage, part.i));
 	}
 	loop_end_rolled(g, &part);
 	loop_end(g, &stages.loop);
@@ -822,11 +427,11 @@ static void forward(ThreadAttend *t)
 {
 	Gen *g = t->a.g;
 	const AttendBlocks *z = &t->z;
-	t->part = part_of(t, z->depth, 1);
-	Product *score = product_new(t, z->height, t->part, z->width, true, AB_ROWS, AB_COLUMNS),
+	t->part = attend_part(t, z->depth, 1);
+	Product *score = attend_product(t, z->height, t->part, z->width, true, AB_ROWS, AB_COLUMNS),
 	        *sum = NULL;
 	if (z->depth)
-		sum = product_new(t, z->height, z->depth, t->part, false, AB_WEIGHTS, AB_SUMMED);
+		sum = attend_product(t, z->height, z->depth, t->part, false, AB_WEIGHTS, AB_SUMMED);
 	int64_t ways = z->shared - z->height * ATTEND_WAYS * t->a.p.bytes;
 	Softmax s = {.ways = bytes_after(g, t->shared, number(g, ways))};
 	for (int r = 0; r < lines_of(score, 0); r++) {
@@ -888,16 +493,16 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 static Gradients gradients_new(ThreadAttend *t)
 {
 	const AttendBlocks *z = &t->z;
-	t->part = part_of(t, z->width + (t->keys ? z->depth : 0), 2);
+	t->part = attend_part(t, z->width + (t->keys ? z->depth : 0), 2);
 	int64_t m = z->height, n = t->part;
 	bool both = z->both_ways;
-	Gradients p = {.score = product_new(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
-	               .weight = product_new(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
-	               .width = product_new(t, m, z->width, n, false, AB_WEIGHTS,
-	                                    both ? AB_COLUMNS : AB_SUMMED)};
+	Gradients p = {.score = attend_product(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
+	               .weight = attend_product(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
+	               .width = attend_product(t, m, z->width, n, false, AB_WEIGHTS,
+	                                       both ? AB_COLUMNS : AB_SUMMED)};
 	if (t->keys)
-		p.depth =
-		    product_new(t, m, z->depth, n, false, AB_WEIGHTS, both ? AB_VALUES : AB_SUMMED);
+		p.depth = attend_product(t, m, z->depth, n, false, AB_WEIGHTS,
+		                         both ? AB_VALUES : AB_SUMMED);
 	return p;
 }
 
@@ -911,17 +516,17 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 	Value x[SUMS], slope[SUMS], none = number(g, 0);
 	if ((turns || both) && t->columns > t->z.columns)
 		g->ops->all_threads(g);
-	bring(t, p->score, 1, score, first);
+	attend_bring(t, p->score, 1, score, first);
 	if (!turns)
-		bring(t, p->weight, 1, weight, first);
+		attend_bring(t, p->weight, 1, weight, first);
 	g->ops->all_threads(g);
-	multiply_anew(p->score, none);
+	attend_multiply_anew(p->score, none);
 	if (turns) {
 		g->ops->all_threads(g);
-		bring(t, p->weight, 1, weight, first);
+		attend_bring(t, p->weight, 1, weight, first);
 		g->ops->all_threads(g);
 	}
-	multiply_anew(p->weight, none);
+	attend_multiply_anew(p->weight, none);
 	find_lines(t, p->score, 1, first);
 	find_slopes(t, p, x, slope);
 	if (turns && !(both && p->depth))
@@ -929,16 +534,16 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 	if (p->depth) {
 		put_scores(t, p->score, p->depth, x);
 		if (!both)
-			bring(t, p->depth, 1, weight, first);
+			attend_bring(t, p->depth, 1, weight, first);
 		g->ops->all_threads(g);
-		multiply(p->depth, none);
+		attend_multiply(p->depth, none);
 		g->ops->all_threads(g);
 	}
 	put_scores(t, p->score, p->width, slope);
 	if (turns || !both)
-		bring(t, p->width, 1, score, first);
+		attend_bring(t, p->width, 1, score, first);
 	g->ops->all_threads(g);
-	multiply(p->width, none);
+	attend_multiply(p->width, none);
 }
 
 // The same of the block in a stage, by warps that have rows of their own.
@@ -950,15 +555,15 @@ static void add_stage(ThreadAttend *t, const Gradients *p, Value first, Value st
 	find_lines(t, p->score, 1, sum_of(g, first, part.i));
 	for (int i = 0; i < lines_of(p->score, 1) && t->keys; i++)
 		load_stats(t, &t->column_index[i]); // while the products run
-	multiply_anew(p->score, part_of_stage(p->score, stage, part.i));
-	multiply_anew(p->weight, part_of_stage(p->weight, stage, part.i));
+	attend_multiply_anew(p->score, attend_stage_part(p->score, stage, part.i));
+	attend_multiply_anew(p->weight, attend_stage_part(p->weight, stage, part.i));
 	find_slopes(t, p, x, slope);
 	if (p->depth) {
 		put_scores(t, p->score, p->depth, x);
-		multiply(p->depth, part_of_stage(p->depth, stage, part.i));
+		attend_multiply(p->depth, attend_stage_part(p->depth, stage, part.i));
 	}
 	put_scores(t, p->score, p->width, slope);
-	multiply(p->width, part_of_stage(p->width, stage, part.i));
+	attend_multiply(p->width, attend_stage_part(p->width, stage, part.i));
 	loop_end_rolled(g, &part);
 }
 
@@ -982,15 +587,15 @@ static void backward(ThreadAttend *t)
 		Stages stages = {.rows_count = 2, .columns_count = 2};
 		for (int i = 0; i < 2; i++) {
 			Product *p = i ? all.weight : all.score;
-			stages.rows[i] = source_new(t, p, 0, rows[i]);
-			stages.columns[i] = source_new(t, p, 1, columns[i]);
+			stages.rows[i] = attend_source(t, p, 0, rows[i]);
+			stages.columns[i] = attend_source(t, p, 1, columns[i]);
 		}
-		Value stage = stages_begin(t, &stages, begin, end);
+		Value stage = attend_stages_begin(t, &stages, begin, end);
 		add_stage(t, &all, stages.loop.i, stage);
 		loop_end(g, &stages.loop);
 	} else {
-		bring(t, all.score, 0, rows[0], t->first);
-		bring(t, all.weight, 0, rows[1], t->first);
+		attend_bring(t, all.score, 0, rows[0], t->first);
+		attend_bring(t, all.weight, 0, rows[1], t->first);
 		Loop block = loop_begin(g, begin, end, t->z.columns);
 		add_block(t, &all, block.i, columns[0], columns[1]);
 		loop_end(g, &block);
