@@ -22,9 +22,8 @@ typedef void amos_worker(char *const *buf, int64_t i, char *local);
 #undef F
 #undef END
 
-enum {
-	AMOS_BY_VALUE = 512
-}; // addresses that kernels of NVIDIA's GPUs have as their argument, at most
+// Addresses that a kernel of NVIDIA's GPUs has as its argument, at most: more are in a table.
+enum { AMOS_BY_VALUE = 512 };
 
 enum { // amos_operand.block
 	AMOS_BLOCK_PARAMS = 1,

@@ -5,19 +5,15 @@
 #include "gen.h"
 #include <string.h>
 
-typedef struct Ahead {
-	Table *known; // instruction -> what is known of it
-} Ahead;
-
-enum {
+enum {              // what a table knows of an instruction
 	FREE = 1,   // it may move to the start of the block
 	WANTED = 2, // a load, or what its address is computed from
 	WRITTEN = 4 // of an alloca: the block has stored there
 };
 
-static uint64_t *known(Ahead *a, Value v)
+static uint64_t *known(Table *all, Value v)
 {
-	return table_cell(a->known, &v, sizeof v);
+	return table_cell(all, &v, sizeof v);
 }
 
 // True if what follows may see what it does: a barrier, a store.
@@ -39,64 +35,64 @@ static bool has_effect(Value v)
 	return effect;
 }
 
-static bool is_free(Ahead *a, Value v, LLVMBasicBlockRef block)
+static bool is_free(Table *all, Value v, LLVMBasicBlockRef block)
 {
 	for (int i = 0; i < LLVMGetNumOperands(v); i++) {
 		Value in = LLVMGetOperand(v, (unsigned)i);
 		if (LLVMIsAAllocaInst(in)
-		        ? *known(a, in) & WRITTEN
+		        ? *known(all, in) & WRITTEN
 		        : LLVMIsAInstruction(in) && LLVMGetInstructionParent(in) == block &&
-		              !(*known(a, in) & FREE))
+		              !(*known(all, in) & FREE))
 			return false;
 	}
 	return true;
 }
 
 // True if it widens a load: where it is, LLVM makes one instruction of both.
-static bool is_widened(Ahead *a, Value v)
+static bool is_widened(Table *all, Value v)
 {
 	LLVMOpcode op = LLVMGetInstructionOpcode(v);
-	if (!(*known(a, v) & FREE) || (op != LLVMZExt && op != LLVMSExt && op != LLVMFPExt))
+	if (!(*known(all, v) & FREE) || (op != LLVMZExt && op != LLVMSExt && op != LLVMFPExt))
 		return false;
 	Value in = LLVMGetOperand(v, 0);
-	return LLVMIsALoadInst(in) && *known(a, in) & WANTED;
+	return LLVMIsALoadInst(in) && *known(all, in) & WANTED;
 }
 
 void loads_ahead(Gen *g)
 {
-	Ahead a = {table_new(g->arena)};
+	Table *all = table_new(g->arena);
 	LLVMBasicBlockRef block = LLVMGetInsertBlock(g->b);
 	Value last = NULL;
 	for (Value v = LLVMGetFirstInstruction(block); v && !has_effect(v);
 	     v = LLVMGetNextInstruction(v)) {
 		if (LLVMGetInstructionOpcode(v) == LLVMStore)
-			*known(&a, LLVMGetOperand(v, 1)) |= WRITTEN;
-		else if (is_free(&a, v, block))
-			*known(&a, v) |= FREE;
+			*known(all, LLVMGetOperand(v, 1)) |= WRITTEN;
+		else if (is_free(all, v, block))
+			*known(all, v) |= FREE;
 		last = v;
 	}
 	for (Value v = last; v; v = LLVMGetPreviousInstruction(v)) {
-		uint64_t *own = known(&a, v);
+		uint64_t *own = known(all, v);
 		if (LLVMGetInstructionOpcode(v) == LLVMLoad && *own & FREE &&
 		    !LLVMIsAAllocaInst(LLVMGetOperand(v, 0)))
 			*own |= WANTED;
 		for (int i = 0; i < LLVMGetNumOperands(v) && *own & WANTED; i++) {
 			Value in = LLVMGetOperand(v, (unsigned)i);
-			if (*known(&a, in) & FREE)
-				*known(&a, in) |= WANTED;
+			if (*known(all, in) & FREE)
+				*known(all, in) |= WANTED;
 		}
 	}
 	for (Value v = LLVMGetFirstInstruction(block); last && v != last;
 	     v = LLVMGetNextInstruction(v))
-		if (is_widened(&a, v))
-			*known(&a, v) |= WANTED;
+		if (is_widened(all, v))
+			*known(all, v) |= WANTED;
 	Value at = LLVMGetFirstInstruction(block);
-	while (at && at != last && *known(&a, at) & WANTED)
+	while (at && at != last && *known(all, at) & WANTED)
 		at = LLVMGetNextInstruction(at);
 	for (Value v = at, next, end = last ? LLVMGetNextInstruction(last) : NULL; v && v != end;
 	     v = next) {
 		next = LLVMGetNextInstruction(v);
-		if (!(*known(&a, v) & WANTED))
+		if (!(*known(all, v) & WANTED))
 			continue;
 		LLVMInstructionRemoveFromParent(v);
 		LLVMPositionBuilderBefore(g->b, at);

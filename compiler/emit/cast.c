@@ -28,7 +28,7 @@ static Value round_bits(Gen *g, Value bits, int lost)
 	return LLVMBuildAdd(g->b, bits, up, "");
 }
 
-bool is_own_gpu(const Gen *g)
+bool has_half_instructions(const Gen *g)
 {
 	return g->ops->pack && g->target->machine->pairs && !g->target->emulated;
 }
@@ -46,7 +46,7 @@ Value narrow_float(Gen *g, Value x, Elem to)
 	}
 	if (to != E_bf16)
 		return x;
-	if (is_own_gpu(g)) {
+	if (has_half_instructions(g)) {
 		Value both = g->ops->pack(g, to, (Value[]){x, x});
 		return LLVMBuildTrunc(g->b, both, g->i16, "");
 	}

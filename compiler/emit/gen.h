@@ -132,7 +132,7 @@ Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread'
 // The body of a loop over lanes: `n` vectors side by side.
 typedef void LaneBody(Gen *, int n, const Index *unit, void *context);
 // for (i = from + own; i < to; i += step), where `to` is at most `count`: the body of `together`
-// steps at a time, with n = 1 each, and of the rest one by one. Range do not depend on each other:
+// steps at a time, with n = 1 each, and of the rest one by one. Steps do not depend on each other:
 // their loads, which come before their stores, wait for memory together.
 typedef struct Range {
 	Value from, to, own; // own: of this thread, less than step; NULL: 0
@@ -321,7 +321,7 @@ Value reduce_step(Gen *, Op, Elem, Value, Value);
 Elem sum_type(const Gen *, Ref reduction); // that the kernel's schedule adds it up in
 Value cast_value(Gen *, Value, Elem from, Elem to);
 // True if the code is for GPUs that have instructions for halves, and not emulated.
-bool is_own_gpu(const Gen *);
+bool has_half_instructions(const Gen *);
 // Converts a float of any type to the f32 or f64 that it is computed in, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64

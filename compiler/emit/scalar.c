@@ -111,7 +111,7 @@ static bool never_nan(Value v)
 static Value float_extreme(Gen *g, Value x, Value y, bool larger)
 {
 	LLVMTypeRef type = LLVMTypeOf(x);
-	if (is_own_gpu(g) && type == g->f32)
+	if (has_half_instructions(g) && type == g->f32)
 		return intrinsic(g, larger ? "llvm.maximum" : "llvm.minimum", 1, &type, 2,
 		                 (Value[]){x, y});
 	if (never_nan(x)) {
