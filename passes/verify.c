@@ -168,7 +168,9 @@ static void check_tile(const Contents *c)
 	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
-	if (s->parts > 1 && (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks))
+	if (s->parts > 1 &&
+	    (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks ||
+	     z.part_blocks * (s->parts - 1) >= z.blocks))
 		fail(p->name, "kernel %d: the parts are not the sum", k);
 	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across * MAX(1, s->parts))
 		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
@@ -285,19 +287,42 @@ static void check_sum(const Plan *p, int k, Ref r)
 		     p->machine->registers);
 }
 
-static void check_joined(const Plan *p, int k)
+// The workers of a launch have all rows, or pieces of all columns, of a map or of reductions.
+static void check_loops(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
-	int64_t columns = count_of(&val(p->graph, s->reduce.at[0].val)->shape);
-	int64_t rows = count_of(&kern->space) / columns, blocks = ceil_div(rows, s->rows);
-	int64_t workers = blocks * ceil_div(columns, s->columns);
-	if (s->before != workers || s->workers != workers || s->after)
+	Groups groups = kern_groups(kern);
+	int64_t columns = 1, all = 1;
+	for (int i = 0; i < groups.n; i++)
+		if (!groups.reduced[i])
+			all *= columns = groups.size[i];
+	columns = MAX(1, s->flat ? all : columns);
+	int64_t rows = kern->kind == L_map || s->partition == P_columns ? all / columns : all;
+	int64_t workers =
+	    s->partition == P_rows ? ceil_div(rows, s->rows) : rows * ceil_div(columns, s->columns);
+	if (s->workers != workers)
+		fail(p->name, "kernel %d: the space is not computed once, by %lld %s", k,
+		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
+}
+
+static void check_partials(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	int64_t columns = 1, sums = s->reduce.count;
+	for (int a = 0; a < kern->space.rank; a++)
+		columns *= kern->reduce >> a & 1 ? 1 : kern->space.dim[a];
+	int64_t blocks = ceil_div(count_of(&kern->space) / MAX(1, columns), s->rows);
+	int64_t pieces = ceil_div(columns, s->columns), before = sums ? blocks : 0;
+	int64_t workers = s->joined ? blocks * pieces : pieces;
+	if (s->before != (s->joined ? workers : before) || s->workers != workers ||
+	    (s->after && (s->joined || s->after != blocks)))
 		fail(p->name,
-		     "kernel %d: the columns are not computed once, by %lld and %lld workers", k,
-		     (long long)s->before, (long long)s->workers);
-	if (s->columns > p->machine->threads || s->columns & (s->columns - 1) ||
-	    s->work < s->reduce.count * blocks * partial_line(columns) * PARTIAL)
+		     "kernel %d: the columns are not computed once, by %lld, %lld and %lld workers",
+		     k, (long long)s->before, (long long)s->workers, (long long)s->after);
+	if ((s->joined && (s->columns > p->machine->threads || s->columns & (s->columns - 1))) ||
+	    s->work < (sums * blocks + s->keep.count) * partial_line(columns) * PARTIAL)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
@@ -337,13 +362,16 @@ static void check_schedule(const Contents *c)
 		check_heads(p, k);
 	else if (s->partition == P_blocks)
 		check_block(p, k);
-	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
+	else if ((s->partition != P_columns && s->rows < 1) ||
+	         (s->partition != P_rows && (s->columns < 1 || s->units < 1)))
 		fail(p->name, "kernel %d: a worker has nothing to do", k);
-	else if (s->joined && (s->partition != P_partials || p->machine->threads == 1 ||
-	                       s->rows < 1 || !s->reduce.count))
+	else if (s->joined &&
+	         (s->partition != P_partials || p->machine->threads == 1 || !s->reduce.count))
 		fail(p->name, "kernel %d: it has no partial results to join", k);
-	else if (s->joined)
-		check_joined(p, k);
+	else if (s->partition == P_partials)
+		check_partials(p, k);
+	else if (!s->turned && (kern->kind == L_map || kern->kind == L_row || kern->kind == L_col))
+		check_loops(p, k);
 }
 
 // ---- shapes of kernels ----------------------------------------------------------------
