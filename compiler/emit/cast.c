@@ -33,6 +33,13 @@ bool has_half_instructions(const Gen *g)
 	return g->ops->pack && g->target->machine->pairs && !g->target->emulated;
 }
 
+// True if an instruction of the CPU rounds vectors of f32 to bf16: every CPU has one that adds
+// products of pairs. It takes subnormal numbers for 0, as kernels do.
+static bool has_rounding(const Gen *g)
+{
+	return g->ops->add_pairs && g->target->machine->pairs && !g->target->emulated;
+}
+
 // By way of f32, as the evaluator does.
 Value narrow_float(Gen *g, Value x, Elem to)
 {
@@ -49,6 +56,11 @@ Value narrow_float(Gen *g, Value x, Elem to)
 	if (has_half_instructions(g)) {
 		Value both = g->ops->pack(g, to, (Value[]){x, x});
 		return LLVMBuildTrunc(g->b, both, g->i16, "");
+	}
+	if (has_rounding(g)) {
+		LLVMTypeRef half = like(LLVMBFloatTypeInContext(g->context), x);
+		x = LLVMBuildFPTrunc(g->b, x, half, "");
+		return LLVMBuildBitCast(g->b, x, like(g->i16, x), "");
 	}
 	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
 	Value rounded = round_bits(g, bits, 16);

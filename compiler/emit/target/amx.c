@@ -181,7 +181,7 @@ void write_matrix_tile(const Gen *around, const Tile *t)
 
 Target *amx_emulated(Arena *arena)
 {
-	Target *t = cpu_host(arena, "+amx-tile,+amx-bf16");
+	Target *t = cpu_host(arena, "+avx512bf16,+amx-tile,+amx-bf16");
 	t->name = "amx:host";
 	t->emulated = true;
 	return t;
