@@ -101,12 +101,18 @@ void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
 	unbind_memory(g, &bound);
 }
 
-static void add_stream(Dot *d, Value memory, int64_t row, Prefetch how)
+// A vector tile prefetches its rows, of vectors as wide as its own, in its loop. One of matrices
+// has too few iterations: prefetch_rows() does it before.
+static void add_stream(Dot *d, Value memory, Elem e, Prefetch how)
 {
 	Tile *t = &d->tile;
-	d->stream[d->streams++] = memory;
-	int bytes = t->vectors * t->lanes * t->bytes;
-	t->stream[t->streams++] = (struct Stream){row, t->rows, bytes, bytes, how};
+	int64_t wide = t->vectors * t->lanes;
+	int bytes = (int)(wide * (d->p.matrix ? elems[e].bytes : t->bytes));
+	struct Stream rows = {d->p.n * elems[e].bytes, t->rows, bytes, bytes, how};
+	d->stream[d->streams] = memory;
+	d->rows[d->streams++] = rows;
+	if (!d->p.matrix)
+		t->stream[t->streams++] = rows;
 }
 
 // True if b lies in panels, whose next one comes to L2 while all strips meet one.
@@ -118,17 +124,17 @@ static bool has_next_panel(const Dot *d)
 }
 
 // Finds the memory that the maps after the product touch row by row: outputs, and values read at
-// the same index. While the next panel is fetched, there is no bandwidth left for these.
+// the same index. While the next panel is fetched, there is no bandwidth left for these. Outputs of
+// a matrix tile are not prefetched: its products are over before these lines are here.
 static void choose_streams(Dot *d)
 {
 	enum { MOST = 4 };
 	Gen *g = d->g;
 	if (has_next_panel(d))
 		return;
-	for (int o = 0; o < g->kern->nout && d->streams < MOST - 1; o++)
+	for (int o = 0; o < g->kern->nout && d->streams < MOST - 1 && !d->p.matrix; o++)
 		if (!is_reduced_out(g->graph, g->kern, o))
-			add_stream(d, out_address(g, o),
-			           d->p.n * elems[val(g->graph, g->kern->out[o])->type].bytes,
+			add_stream(d, out_address(g, o), val(g->graph, g->kern->out[o])->type,
 			           F_write);
 	bool *memory = NEWS(g->arena, bool, g->graph->nval);
 	for (int r = 0; r < g->graph->nval; r++)
@@ -141,8 +147,7 @@ static void choose_streams(Dot *d)
 	for (int r = 0; r < reads.count && d->streams < MOST; r++) {
 		const Val *v = val(g->graph, reads.at[r].val);
 		if (reads.at[r].reach != R_moved && count_of(&v->shape) == count_of(&d->v->shape))
-			add_stream(d, location_address(g, reads.at[r].val),
-			           d->p.n * elems[v->type].bytes, F_read);
+			add_stream(d, location_address(g, reads.at[r].val), v->type, F_read);
 	}
 }
 
@@ -287,9 +292,39 @@ static Value next_of(Dot *d, int o, const Strip *s, const Panel *p)
 	                least(g, row, number(g, d->p.m - d->tile.rows)));
 }
 
-static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
+// Returns where a row of the strip meets the panel in the memory of a stream.
+static Value stream_at(Dot *d, int stream, const Strip *s, const Panel *p, Value row)
 {
 	Gen *g = d->g;
+	row = sum_of(g, sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first), row);
+	Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
+	place = times(g, place, d->rows[stream].row / d->p.n);
+	return LLVMBuildGEP2(g->b, g->i8, d->stream[stream], &place, 1, "");
+}
+
+// Before the last products of a matrix tile, prefetches what the maps after them read of its rows.
+static void prefetch_rows(Dot *d, const Strip *s, const Panel *p, Value done)
+{
+	Gen *g = d->g;
+	Loop last = when_begin(g, done);
+	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
+	for (int i = 0; i < d->streams; i++) {
+		Value row = stream_at(d, i, s, p, rows.i);
+		for (int64_t byte = 0; byte < d->rows[i].bytes; byte += 64) {
+			Value more = number(g, byte);
+			g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, row, &more, 1, ""),
+			                 d->rows[i].how);
+		}
+	}
+	loop_end(g, &rows);
+	when_end(g, &last);
+}
+
+static void multiply(Dot *d, const Strip *s, const Panel *p, Value again, Value done)
+{
+	Gen *g = d->g;
+	if (d->p.matrix && d->streams && done)
+		prefetch_rows(d, s, p, done);
 	Value soon = s->a;
 	if (d->tile.soon) { // a row of the next strip
 		Value row = times(g, p->number, d->tile.soon);
@@ -304,12 +339,8 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 	}
 	Value in[6 + STREAMS] = {d->steps, s->a, p->b, element(d, s->sums, p->column), again, soon};
 	int n = 6;
-	for (int i = 0; i < d->streams; i++) { // the strip's columns in a stream
-		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first);
-		Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
-		place = times(g, place, d->tile.stream[i].row / d->p.n);
-		in[n++] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
-	}
+	for (int i = 0; i < d->streams && !d->p.matrix; i++)
+		in[n++] = stream_at(d, i, s, p, number(g, 0));
 	for (int o = 0; o < COUNT(d->next); o++)
 		if (d->next[o])
 			in[n++] = next_of(d, o, s, p);
@@ -330,7 +361,7 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 		Panel panel = panel_at(d, panels.i);
 		Loop strips = loop_begin(g, from, to, 1);
 		Strip strip = strip_at(d, strips.i, from);
-		multiply(d, &strip, &panel, again);
+		multiply(d, &strip, &panel, again, done);
 		loop_end(g, &strips);
 		loop_end(g, &panels);
 	}
@@ -339,7 +370,7 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 	if (d->s->order == N_strips) {
 		Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 		Panel panel = panel_at(d, panels.i);
-		multiply(d, &strip, &panel, again);
+		multiply(d, &strip, &panel, again, done);
 		loop_end(g, &panels);
 	}
 	if (done) {
@@ -416,7 +447,7 @@ static void product(Dot *d)
 		d->sums = element(d, work_memory(g, d->p.part_offset),
 		                  sum_of(g, times(g, part, d->p.part_size), d->first_column));
 	} else {
-		if (!d->p.matrix && d->s->a != W_winograd)
+		if (d->s->a != W_winograd)
 			choose_streams(d);
 		d->sums = local_memory(g, d->p.sums);
 	}

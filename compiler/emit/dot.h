@@ -15,6 +15,7 @@ typedef struct Dot {
 	Value products;           // the same, of the points of squares
 	Value sum_tile;           // the function
 	Value stream[STREAMS];    // of the maps after the product
+	struct Stream rows[STREAMS];
 	int streams;
 	int64_t far[2];      // bytes from step to step of an operand
 	bool next[2];        // what is packed next of it is prefetched meanwhile
