@@ -1,7 +1,9 @@
 // gemm.c: measures emitted matrix products on one thread, as a fraction of peak multiply-add rate.
-// Prints ratios only. The peak is measured next to every round, so other work on the machine
-// affects both.
-//   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
+// Prints ratios only. The peak, of f32, is measured next to every round, so other work on the
+// machine affects both.
+//   bench_gemm [[bf16:|cast:]nn|nt|tn:MxKxN[xBATCH] ...]
+// bf16: operands are bf16, and so is the result, but not that of tn, a weight's gradient. cast: the
+// same, but b is f32 and rounded on the way, as weights are.
 #include "passes.h"
 #include "emit.h"
 #include "runtime.h"
@@ -25,7 +27,7 @@ static double peak_rate(void)
 // ---- products -------------------------------------------------------------------------
 
 typedef struct Product {
-	const char *name;
+	const char *type, *name; // type: "f32", "bf16" or "cast"
 	int64_t m, k, n, batch;
 	Jit *jit;
 	struct amos_run run;
@@ -39,27 +41,43 @@ static int launch(const struct amos_run *run, const struct amos_kernel *kernel, 
 	return 0;
 }
 
-static char *memory(Arena *a, int64_t floats)
+// Small integers, which bf16 holds too.
+static char *memory(Arena *a, int64_t floats, bool narrow)
 {
 	float *at = take(a, (size_t)floats * sizeof *at);
-	for (int64_t i = 0; i < floats; i++)
-		at[i] = (float)(i % 7 - 3);
+	uint16_t *half = (uint16_t *)at;
+	for (int64_t i = 0; i < floats; i++) {
+		float x = (float)(i % 7 - 3);
+		if (narrow)
+			memcpy(&half[i], (char *)&x + 2, sizeof *half);
+		else
+			at[i] = x;
+	}
 	return (char *)at;
+}
+
+// Returns the graph's text: of operand `name`, its slot and how the product reads it.
+static char *operand(Arena *a, const Product *p, const char *name, const char *type, bool turned,
+                     int64_t rows, int64_t columns, char **read)
+{
+	bool rounded = !strcmp(type, "cast");
+	*read = rounded ? format(a, "cast(%s; bf16)", name) : (char *)name;
+	if (turned)
+		*read = format(a, "permute(%s; [0,2,1])", *read);
+	return format(a, "slot %s : input %s[%ld,%ld,%ld]\n", name, rounded ? "f32" : type,
+	              (long)p->batch, (long)(turned ? columns : rows),
+	              (long)(turned ? rows : columns));
 }
 
 static void prepare(Arena *a, Product *p)
 {
-	bool transpose_a = p->name[0] == 't', transpose_b = p->name[1] == 't';
-	const char *transposed = "permute(%s; [0,2,1])";
-	char *x = transpose_a ? format(a, transposed, "a") : "a",
-	     *y = transpose_b ? format(a, transposed, "b") : "b";
-	char *text =
-	    format(a,
-	           "graph gemm\nslot a : input f32[%ld,%ld,%ld]\n"
-	           "slot b : input f32[%ld,%ld,%ld]\nout y = dot(%s, %s)\n",
-	           (long)p->batch, (long)(transpose_a ? p->k : p->m),
-	           (long)(transpose_a ? p->m : p->k), (long)p->batch,
-	           (long)(transpose_b ? p->n : p->k), (long)(transpose_b ? p->k : p->n), x, y);
+	bool narrow = strcmp(p->type, "f32"), turned[] = {p->name[0] == 't', p->name[1] == 't'};
+	char *x, *y;
+	char *slot_a = operand(a, p, "a", narrow ? "bf16" : "f32", turned[0], p->m, p->k, &x);
+	char *slot_b = operand(a, p, "b", p->type, turned[1], p->k, p->n, &y);
+	char *text = format(a, "graph gemm\n%s%sout y = %sdot(%s, %s)%s\n", slot_a, slot_b,
+	                    narrow && !turned[0] ? "cast(" : "", x, y,
+	                    narrow && !turned[0] ? "; bf16)" : "");
 	Graph *g = parse_graph(a, p->name, text, book_builtin());
 	const Target *target = target_named(a, "cpu", NULL);
 	Plan *plan = plan_graph(a, g, "run", target_machine(target));
@@ -68,9 +86,9 @@ static void prepare(Arena *a, Product *p)
 	p->jit = jit_load(object);
 	const struct amos_model *model = jit_model(p->jit);
 	char **inputs = NEWS(a, char *, 2), **outputs = NEWS(a, char *, 1);
-	inputs[0] = memory(a, p->batch * p->m * p->k);
-	inputs[1] = memory(a, p->batch * p->k * p->n);
-	outputs[0] = memory(a, p->batch * p->m * p->n);
+	inputs[0] = memory(a, p->batch * p->m * p->k, narrow);
+	inputs[1] = memory(a, p->batch * p->k * p->n, !strcmp(p->type, "bf16"));
+	outputs[0] = memory(a, p->batch * p->m * p->n, false);
 	p->run = (struct amos_run){.inputs = inputs,
 	                           .outputs = outputs,
 	                           .params = take(a, (size_t)model->params + 64),
@@ -78,7 +96,7 @@ static void prepare(Arena *a, Product *p)
 	                           .scratch = take(a, (size_t)model->entries[0].scratch + 64),
 	                           .launch = launch,
 	                           .own = take(a, (size_t)model->local + 64)};
-	printf("%s %ldx%ldx%ld", p->name, (long)p->m, (long)p->k, (long)p->n);
+	printf("%s %s %ldx%ldx%ld", p->type, p->name, (long)p->m, (long)p->k, (long)p->n);
 	if (p->batch > 1)
 		printf(" x %ld", (long)p->batch);
 	printf(": compiled in %.1f ms, %ld workers\n", 1e3 * object->seconds,
@@ -115,11 +133,16 @@ int main(int argc, char **argv)
 		Product *p = &products[i];
 		const char *text = argc > 1 ? argv[i + 1] : usual[i];
 		long m, k, columns, batch = 1;
-		if (sscanf(text, "%*c%*c:%ldx%ldx%ldx%ld", &m, &k, &columns, &batch) < 3)
+		const char *type = !strncmp(text, "bf16:", 5)   ? "bf16"
+		                   : !strncmp(text, "cast:", 5) ? "cast"
+		                                                : "f32";
+		const char *name = text + (strcmp(type, "f32") ? 5 : 0);
+		if (sscanf(name, "%*c%*c:%ldx%ldx%ldx%ld", &m, &k, &columns, &batch) < 3)
 			fail("bench_gemm",
 			     "expected a product such as nn:1024x512x2048, found '%s'", text);
-		*p = (Product){text[0] == 't'   ? "tn"
-		               : text[1] == 't' ? "nt"
+		*p = (Product){type,
+		               name[0] == 't'   ? "tn"
+		               : name[1] == 't' ? "nt"
 		                                : "nn",
 		               m,
 		               k,
@@ -138,10 +161,11 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		Product *p = &products[i];
 		qsort(p->ratio, ROUNDS, sizeof *p->ratio, by_size);
-		printf("%s %5ld x %5ld x %5ld x %2ld: least %3.0f %%, median %3.0f %%, most %3.0f "
-		       "%% of peak\n",
-		       p->name, (long)p->m, (long)p->k, (long)p->n, (long)p->batch,
-		       100 * p->ratio[0], 100 * p->ratio[ROUNDS / 2], 100 * p->ratio[ROUNDS - 1]);
+		printf(
+		    "%4s %s %5ld x %5ld x %5ld x %2ld: least %3.0f %%, median %3.0f %%, most %3.0f "
+		    "%% of peak\n",
+		    p->type, p->name, (long)p->m, (long)p->k, (long)p->n, (long)p->batch,
+		    100 * p->ratio[0], 100 * p->ratio[ROUNDS / 2], 100 * p->ratio[ROUNDS - 1]);
 		jit_free(p->jit);
 	}
 	arena_free(a);
