@@ -382,6 +382,7 @@ struct Tile {
 	int streams;
 	int loops; // over k, the innermost first; the last takes all that remains
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
+	int64_t b_vector;             // of b in matrix registers: from one to the next
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
 	struct {
 		int64_t count, a_step; // iterations; elements of a from one to the next

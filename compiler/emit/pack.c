@@ -141,11 +141,24 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 // memory are adjacent: the hardware prefetches them better than a line here and there.
 enum { RUN = 8 };
 
+// Returns where a step of a panel begins. For matrix registers, a panel is a sequence of what they
+// load.
+static Value panel_step(Dot *d, Value step)
+{
+	Gen *g = d->g;
+	if (!d->p.matrix)
+		return times(g, step, d->p.width);
+	Value first = LLVMBuildAnd(g->b, step, number(g, -(int64_t)d->p.matrix), "");
+	Value own = LLVMBuildSub(g->b, step, first, "");
+	return sum_of(g, times(g, first, d->p.width), times(g, own, d->tile.b_step));
+}
+
 // Packs steps [first, end) of the block of k, with lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
 	int64_t width = g->width, vectors = d->p.width / width, run = d->b_rows ? RUN : d->s->depth;
+	int64_t apart = d->p.matrix ? d->tile.b_vector : width;
 	Loop runs = loop_begin(g, first, end, run);
 	Value last = end_after(g, runs.i, run, end);
 	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
@@ -157,12 +170,12 @@ static void copy_panels(Dot *d, Value first, Value end)
 	Loop steps = loop_begin(g, runs.i, last, 1);
 	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
 	for (int64_t u = 0; u < vectors; u++) {
-		Value to = sum_of(g, panel, times(g, steps.i, d->p.width));
-		Value next = sum_of(g, to, number(g, RUN * d->p.width + u * width));
+		Value to = sum_of(g, panel, number(g, u * apart));
+		Value next = panel_step(d, sum_of(g, steps.i, number(g, RUN)));
 		if (d->s->b_shared)
-			g->ops->prefetch(g, element(d, d->panel, next), F_write);
+			g->ops->prefetch(g, element(d, d->panel, sum_of(g, to, next)), F_write);
 		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
-		     sum_of(g, to, number(g, u * width)));
+		     sum_of(g, to, panel_step(d, steps.i)));
 		if (d->b_rows)
 			g->ops->prefetch(
 			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
@@ -183,7 +196,8 @@ static void transpose_panels(Dot *d)
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
 	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, d->p.width / width), "");
 	Value part = LLVMBuildURem(g->b, panels.i, number(g, d->p.width / width), "");
-	Value to = sum_of(g, times(g, panel, d->p.panel_size), times(g, part, width));
+	Value to = sum_of(g, times(g, panel, d->p.panel_size),
+	                  times(g, part, d->p.matrix ? d->tile.b_vector : width));
 	Index columns[64];
 	for (int j = 0; j < width; j++) {
 		Value own = least(g, sum_of(g, column, number(g, j)), number(g, d->p.n - 1));
@@ -197,7 +211,7 @@ static void transpose_panels(Dot *d)
 	transpose_vectors(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
-		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->p.width)));
+		     sum_of(g, to, panel_step(d, sum_of(g, steps.i, number(g, l)))));
 	loop_end(g, &steps);
 	loop_end(g, &panels);
 	if (d->p.steps % width || d->s->depth % width)
@@ -245,7 +259,7 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 	Loop steps = loop_begin(g, from, to, width);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
-	own = sum_of(g, own, steps.i);
+	own = sum_of(g, own, times(g, steps.i, d->p.a_step));
 	for (int64_t r = 0; r < rows; r += width) {
 		int64_t count = MIN(width, rows - r);
 		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[64];
@@ -278,7 +292,7 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
 	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
 	Value v = along_steps(d, 0, sum_of(g, d->from, steps.i), &row, false);
-	keep(d, v, d->strip, sum_of(g, to, steps.i));
+	keep(d, v, d->strip, sum_of(g, to, times(g, steps.i, d->p.a_step)));
 	loop_end(g, &steps);
 	loop_end(g, &rows);
 	loop_end(g, &strips);

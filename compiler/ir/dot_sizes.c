@@ -185,12 +185,14 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.panels = ceil_div(p.n, p.width);
 	p.blocks = p.chunk_blocks = ceil_div(p.steps, s->depth);
 	p.chunk = p.steps;
-	// Rows of a strip lie far enough apart not to share a set of L1. A panel is not a multiple
-	// of 4096 bytes.
+	// Rows of a strip lie far enough apart not to share a set of L1, or what a matrix register
+	// loads is adjacent. A panel is not a multiple of 4096 bytes.
 	bool by_steps = s->a == W_copy && !p.matrix;
-	p.a_row = by_steps ? 1 : s->depth + 16;
-	p.a_step = by_steps ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
-	p.strip_size = by_steps ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
+	int64_t padded = ceil_div(s->height, machine->lanes) * machine->lanes;
+	p.a_row = by_steps ? 1 : p.matrix ? p.matrix : s->depth + 16;
+	p.a_step = by_steps || p.matrix ? padded : 1;
+	p.strip_size =
+	    p.a_step > 1 ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
 	p.panel_size = (s->depth + 1) * p.width;
 	bool summed = squares && p.squares.summed;
 	if (summed)

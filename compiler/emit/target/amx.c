@@ -1,6 +1,7 @@
 // amx.c: emits the tile of a product of bf16 on the matrix registers of AMX.
 // Two registers of a times two of b make four of sums: each instruction adds 16 x 16 sums of 16
-// pairs. A worker configures the registers once, because that takes as long as a third of a tile.
+// pairs. Packed operands are sequences of what a register loads, 1 KiB each, so that all loads of a
+// tile go through memory in order. A worker configures the registers once, because that takes as long as a third of a tile.
 // "amx:host" is the same code for this machine with calls of an emulator, amos_matrix_..., for its
 // instructions.
 #include "../tile.h"
@@ -121,7 +122,7 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 	int parts = rows_of(t, part);
 	int64_t element = t->dense ? t->bytes / 2 : t->bytes;
 	for (int v = 0; v < t->vectors; v++)
-		load(g, OF_B + v, along(g, t, s->b, v * t->lanes), t->b_step * t->bytes);
+		load(g, OF_B + v, along(g, t, s->b, v * t->b_vector), t->b_step * t->bytes);
 	for (int i = 0; i < parts; i++) {
 		load(g, OF_A + i, along_a(g, t, s->a, part[i].offset), t->a_row * element);
 		for (int v = 0; v < t->vectors; v++) {
@@ -131,7 +132,7 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 		}
 	}
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
-	s->b = along(g, t, s->b, count * t->b_step);
+	s->b = along(g, t, s->b, t->vectors * t->b_vector);
 }
 
 // The steps that do not fill the registers, of the last block of k.
@@ -155,7 +156,8 @@ static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k)
 void write_matrix_tile(const Gen *around, const Tile *t)
 {
 	Gen own, *g = &own;
-	if (t->loop[0].a_step * (t->dense ? t->bytes / 2 : t->bytes) != t->bytes)
+	if (t->loop[0].a_step * (t->dense ? t->bytes / 2 : t->bytes) != t->bytes &&
+	    t->a_row != t->matrix)
 		bug("steps of a that matrix registers cannot load");
 	tile_start(g, around, t);
 	Value f = g->function, c = LLVMGetParam(f, 3);
