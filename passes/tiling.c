@@ -32,10 +32,13 @@ static void choose_tile(Tiling *d)
 	int64_t high = machine->rows, wide = machine->vectors, width = machine->lanes;
 	int64_t vectors = ceil_div(d->p.n, width), longest = machine->depth;
 	s->unroll = machine->unroll * d->t->tuning->unroll;
-	if (d->p.matrix) { // eight registers, two of b; a strip and a panel fit in L1
+	if (d->p.matrix) { // eight registers, two of b
 		high = 2 * d->p.matrix;
 		wide = MIN(vectors, 2);
+		// A strip and a panel fit in L1, or are twice as long if no sum waits then.
 		longest = machine->l1 / (2 * high * d->p.bytes);
+		if (d->p.steps <= 2 * longest)
+			longest = d->p.steps;
 		s->unroll = d->p.matrix;
 	} else if (d->t->tuning->wider) { // as many sums, fewer rows
 		wide += d->t->tuning->wider;
@@ -283,7 +286,8 @@ static void choose_squares(Tiling *d)
 static void choose_a(Tiling *d)
 {
 	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
-	enum { FEW = 128 }; // columns by which packing every window is not worth it
+	enum { FEW = 128 };  // columns by which packing every window is not worth it
+	enum { FEWEST = 4 }; // panels
 	Sched *s = d->t->sched;
 	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
 		int rank = val(d->t->graph, d->patch.from)->shape.rank;
@@ -313,6 +317,8 @@ static void choose_a(Tiling *d)
 	if (along % LINE == 0)
 		held = WAYS * SETS / step;
 	bool apart = down % 4096 && along % 4096;
+	if (d->p.matrix && d->p.panels > FEWEST) // registers load full lines
+		apart &= down % LINE == 0;
 	bool lies = a.fixed && (s->height == 1 || apart) && !d->t->tuning->packed;
 	bool in_order = a.along == 1 || (a.down == 1 && near(d, a.along) && held >= d->p.k);
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;

@@ -603,7 +603,7 @@ void emit_dot(Gen *g)
 		d.tile.soon_row = d.p.a_row;
 	}
 	d.a_rows = a.fixed && a.down == 1;
-	d.b_rows = b.fixed && b.along == 1;
+	d.b_rows = d.p.matrix ? is_contiguous(&d, 1) : b.fixed && b.along == 1;
 	d.far[0] = a.along * d.p.bytes;
 	d.far[1] = b.down * d.p.bytes;
 	d.parts = (Partials){.reduce = &s->reduce,

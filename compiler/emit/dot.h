@@ -40,6 +40,8 @@ void finish_rows(Dot *, Value first, Value from, Value to, Value sums);
 // b.
 Value in_place(Dot *, int o, Value step, Value other);
 
+// True if an operand's other axis than k is contiguous in memory, perhaps before casts.
+bool is_contiguous(Dot *, int o);
 // Packs the worker's panels of b for the block of k, and strips first..end of a; operands that are
 // copied, for steps from..to alone.
 void pack_panels(Dot *, Value from, Value to);

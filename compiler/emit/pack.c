@@ -58,19 +58,48 @@ static Value term(Dot *d, Value step, int i)
 	return LLVMBuildSub(g->b, k, lines, "");
 }
 
-Value in_place(Dot *d, int o, Value step, Value other)
+// Finds the element of memory that element idx of r is, perhaps after casts. Changes r to the value
+// in memory.
+static bool find_source(Gen *g, Ref *r, Index *idx, Index *place)
+{
+	while (!locate(g->vars, g->graph, &g->computed, r, idx, place)) {
+		if (val(g->graph, *r)->op != O_cast)
+			return false;
+		*r = val(g->graph, *r)->in[0];
+	}
+	return true;
+}
+
+// Returns the address of what operand o reads for an element i of a step.
+static Value source_of(Dot *d, int o, Value step, int i, Value other)
 {
 	Gen *g = d->g;
 	Index idx[RANK], place;
-	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
-	Index i = uniform_index(g, other, o ? d->p.n : d->p.m, 1);
+	Index k = uniform_index(g, term(d, step, i), d->p.k, 1);
+	Index own = uniform_index(g, other, o ? d->p.n : d->p.m, 1);
 	Ref r = d->v->in[o];
-	element_index(d, o, &k, &i, idx);
-	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
+	element_index(d, o, &k, &own, idx);
+	if (!find_source(g, &r, idx, &place))
 		never("an operand read in place");
 	Value at = index_i64(g, &place);
 	return LLVMBuildGEP2(g->b, memory_type(g, val(g->graph, r)->type), location_address(g, r),
 	                     &at, 1, "");
+}
+
+Value in_place(Dot *d, int o, Value step, Value other)
+{
+	return source_of(d, o, step, 0, other);
+}
+
+bool is_contiguous(Dot *d, int o)
+{
+	Gen *g = d->g;
+	Index k = some_index(g->vars, d->p.k), other = some_index(g->vars, o ? d->p.n : d->p.m);
+	Index idx[RANK], place;
+	Ref r = d->v->in[o];
+	element_index(d, o, &k, &other, idx);
+	return find_source(g, &r, idx, &place) && stride_along(g->vars, &place, &other) == 1 &&
+	       stride_along(g->vars, &place, &k) != IRREGULAR;
 }
 
 // Returns the elements of two vectors of bf16 by turns, or one after the other, as vectors of
@@ -176,9 +205,9 @@ static void copy_panels(Dot *d, Value first, Value end)
 			g->ops->prefetch(g, element(d, d->panel, sum_of(g, to, next)), F_write);
 		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
 		     sum_of(g, to, panel_step(d, steps.i)));
-		if (d->b_rows)
+		for (int i = 0; d->b_rows && i < d->p.fold; i++)
 			g->ops->prefetch(
-			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
+			    g, source_of(d, 1, later, i, sum_of(g, column, number(g, u * width))),
 			    F_read);
 	}
 	loop_end(g, &steps);
