@@ -347,6 +347,28 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again, Value 
 	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in, (unsigned)n, "");
 }
 
+// Multiplies a strip by the worker's panels and finishes it, so many panels at a time that their
+// sums stay in L1.
+static void one_strip(Dot *d, const Strip *strip, Value again)
+{
+	Gen *g = d->g;
+	Value all = d->count, first_column = d->first_column, memory = d->panel, row, end;
+	Loop parts = loop_begin(g, number(g, 0), all, d->p.held);
+	d->first_column = sum_of(g, first_column, times(g, parts.i, d->p.width));
+	d->count = least(g, number(g, d->p.held), LLVMBuildSub(g->b, all, parts.i, ""));
+	d->panel = element(d, memory, times(g, parts.i, d->p.panel_size));
+	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
+	Panel panel = panel_at(d, panels.i);
+	multiply(d, strip, &panel, again);
+	loop_end(g, &panels);
+	own_rows(d, strip->number, &row, &end);
+	finish_rows(d, strip->first, row, end, strip->sums);
+	loop_end(g, &parts);
+	d->count = all;
+	d->first_column = first_column;
+	d->panel = memory;
+}
+
 // The strips from..to, which are packed together, by every panel of the worker. done: this is the
 // last block of k; NULL: the launch after finishes the sums.
 static void one_group(Dot *d, Value from, Value to, Value again, Value done)
@@ -367,6 +389,11 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 	}
 	Loop strips = loop_begin(g, from, to, 1);
 	Strip strip = strip_at(d, strips.i, from);
+	if (d->p.held < d->s->panels) {
+		one_strip(d, &strip, again);
+		loop_end(g, &strips);
+		return;
+	}
 	if (d->s->order == N_strips) {
 		Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 		Panel panel = panel_at(d, panels.i);

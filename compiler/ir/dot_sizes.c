@@ -157,6 +157,7 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
                    const Machine *machine)
 {
+	enum { HELD = 4 }; // panels whose sums take a third of L1, since matrices are stored in it
 	const Val *v = val(g, kern->root);
 	const Sched *s = kern->sched;
 	DotSizes p = matrix_sizes(g, v);
@@ -231,7 +232,9 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * s->height;
-	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : s->panels) * p.width;
+	bool early = p.matrix && waiting == 1 && s->parts <= 1;
+	p.held = early ? MIN(s->panels, HELD) : s->panels;
+	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up
 		rows = s->height;
 	p.sums = full_lines(rows * p.sum_row * p.bytes);

@@ -361,6 +361,7 @@ typedef struct DotSizes {
 	Patch patch;
 	Squares squares;                // of Winograd's method
 	int64_t sum_row;                // elements of sums from row to row
+	int64_t held;                   // panels whose sums of a strip are finished together
 	int64_t strip_point, sum_point; // elements from point to point of strips, of products
 	int64_t part_blocks;            // of k, of a part of it
 	int64_t part_size, part_offset; // elements of the sums of a part; bytes of work before them
