@@ -12,7 +12,9 @@ enum {
 	WIDE = 4,        // columns for each step of the sums
 	ROWS = 256,      // of a block; twice as many where logits are not large, since each block
 	                 // packs the weights of the vocabulary again
-	BLOCKS = 16,     // at most
+	MANY = 1024, // the same where matrix registers multiply, which takes no longer for 256 rows
+	             // than packing does
+	BLOCKS = 16, // at most
 };
 
 typedef enum Part { // of a value that depends on the logits: what a block of rows is of it
@@ -27,7 +29,9 @@ typedef struct RowBlocks {
 	const Graph *from;
 	Graph *to;
 	const int *live;
+	const Machine *machine;
 	int64_t rows, elements; // of the logits
+	int64_t most;           // rows of a block
 	Part *part;             // by Ref: of what is computed in blocks
 	Ref *now;               // by Ref: its copy
 	Ref *block;             // by Ref: its part of the block at `first`, of `count` rows
@@ -189,6 +193,13 @@ static bool find_parts(RowBlocks *b, Ref logits)
 	return largest;
 }
 
+// Returns how many rows of the logits v stay whole.
+static int64_t whole_rows(const RowBlocks *b, const Val *v)
+{
+	bool matrix = b->machine->pairs > 1 && val(b->from, v->in[0])->type == E_bf16;
+	return matrix ? MANY : ROWS;
+}
+
 static bool find_logits(RowBlocks *b)
 {
 	for (Ref r = 1; r < (Ref)b->from->nval; r++) {
@@ -197,7 +208,9 @@ static bool find_logits(RowBlocks *b)
 			continue;
 		b->rows = v->shape.dim[0];
 		b->elements = count_of(&v->shape);
-		if (b->elements >= LARGE && b->rows > ROWS &&
+		int64_t whole = whole_rows(b, v);
+		b->most = MAX(whole, MIN(2 * ROWS, 2 * LARGE * b->rows / b->elements));
+		if (b->elements >= LARGE && b->rows > whole &&
 		    v->shape.dim[1] >= WIDE * last_dim(&val(b->from, v->in[0])->shape) &&
 		    find_parts(b, r))
 			return true;
@@ -360,8 +373,7 @@ static void put_blocks(RowBlocks *b)
 {
 	const Graph *g = b->from;
 	Results results = find_results(b);
-	int64_t rows = MAX(ROWS, MIN(2 * ROWS, 2 * LARGE * b->rows / b->elements));
-	int64_t blocks = MIN(BLOCKS, MAX(2, ceil_div(b->rows, rows))),
+	int64_t blocks = MIN(BLOCKS, MAX(2, ceil_div(b->rows, b->most))),
 	        size = ceil_div(b->rows, blocks);
 	for (b->first = 0; b->first < b->rows; b->first += size) {
 		b->count = MIN(size, b->rows - b->first);
@@ -379,7 +391,10 @@ static void put_blocks(RowBlocks *b)
 const Graph *row_blocks_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Arena *scratch = arena_within(arena);
-	RowBlocks b = {.scratch = scratch, .from = from, .live = graph_uses(scratch, from)};
+	RowBlocks b = {.scratch = scratch,
+	               .from = from,
+	               .live = graph_uses(scratch, from),
+	               .machine = machine};
 	b.part = NEWS(scratch, Part, from->nval);
 	if (machine->threads > 1 || !find_logits(&b)) {
 		arena_free(scratch);

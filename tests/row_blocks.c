@@ -79,13 +79,13 @@ static Array *case_slots(Arena *arena, const Graph *g)
 	return slot;
 }
 
-// True if a kernel stores a value of as many rows and columns as the logits have.
-static bool stores_logits(const Graph *g, const Plan *p)
+// True if a kernel stores a value of as many columns as the logits have, and so many rows.
+static bool stores_logits(const Graph *g, const Plan *p, int64_t rows)
 {
 	for (int k = 0; k < p->kerns.count; k++)
 		for (int i = 0; i < p->kerns.at[k].nout; i++) {
 			const Shape *s = &val(g, p->kerns.at[k].out[i])->shape;
-			if (last_dim(s) >= 14336 && count_of(s) >= 250 * last_dim(s))
+			if (last_dim(s) >= 14336 && count_of(s) >= rows * last_dim(s))
 				return true;
 		}
 	return false;
@@ -155,7 +155,7 @@ static void check_case(const RowCase *c)
 	const Graph *all = widen_graph(arena, case_graph(arena, c, true));
 	const Array *slot = case_slots(arena, g);
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
-	bool blocks = !stores_logits(plan->graph, plan);
+	bool blocks = !stores_logits(plan->graph, plan, 250);
 	Compiled *one = compile_plan(arena, g, plan, target, c->name);
 	Compiled *two = compile_graph(arena, all, target, "whole");
 	const Array *got = outs_compiled(arena, one, slot);
@@ -171,9 +171,33 @@ static void check_case(const RowCase *c)
 	arena_free(arena);
 }
 
+// Logits of matrix registers have blocks of up to 1024 rows.
+static void check_blocks(const char *cpu, int rows, Elem products, int wanted)
+{
+	Arena *arena = arena_new();
+	const char *text = format(arena,
+	                          "graph test\nslot x : input f32[%d,16]\n"
+	                          "slot head : param f32[16,32768]\n%%1 = dot(x, head)\n"
+	                          "out logits = %%1\n",
+	                          rows);
+	RowCase c = {.name = cpu, .model = text, .loss = "cross_entropy(logits, labels)"};
+	Graph *g = case_graph(arena, &c, false);
+	g->products = products;
+	const Plan *p = plan_graph(arena, g, "run", target_machine(target_named(arena, cpu, NULL)));
+	bool right = stores_logits(p->graph, p, wanted) && !stores_logits(p->graph, p, wanted + 1);
+	printf("%s%s: %s, %d rows in blocks of %d\n", right ? "" : "FAILED ", cpu,
+	       elems[products ? products : E_f32].name, rows, wanted);
+	failures += !right;
+	arena_free(arena);
+}
+
 int main(void)
 {
 	for (int i = 0; i < COUNT(cases); i++)
 		check_case(&cases[i]);
+	check_blocks("sapphirerapids", 1024, E_bf16, 1024);
+	check_blocks("sapphirerapids", 1026, E_bf16, 513);
+	check_blocks("sapphirerapids", 1024, 0, 256);
+	check_blocks("znver5", 1024, E_bf16, 256);
 	return failures > 0;
 }
