@@ -319,7 +319,7 @@ const Graph *convolution_pass(Arena *, const Graph *);
 // Attention that has a kernel on the machine (NULL: none has) stays.
 Graph *decompose_pass(Arena *, const Graph *, const Machine *);
 const Graph *layout_pass(Arena *, const Graph *);
-Graph *transpose_dot_pass(Arena *, const Graph *);
+Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);

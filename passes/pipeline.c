@@ -41,7 +41,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = layout_pass(arena, g);
 		return;
 	case PASS_transpose_dot:
-		unit->graph = graph_live(arena, transpose_dot_pass(arena, g));
+		unit->graph = graph_live(arena, transpose_dot_pass(arena, g, unit->machine));
 		return;
 	case PASS_precision:
 		if (g->products)

@@ -2,7 +2,10 @@
 // permute(reshape(dot(a, b))) that moves an axis of a to the end becomes permute(reshape(dot(b',
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
 // weights have this form. A product that is read only through permutes of its slices, as the gates
-// of an LSTM are, is permuted first, and then sliced.
+// of an LSTM are, is permuted first, and then sliced. Overlapping windows stay on the left, where
+// they are packed once for all taps; unless matrix registers load them, as those of AMX do: there
+// the steps of k must be contiguous in rows of the left operand, and of the windows' transpose the
+// channels are.
 #include "index.h"
 #include "passes.h"
 #include <string.h>
@@ -71,6 +74,7 @@ typedef struct Swap {
 	const Graph *from;
 	const int *uses;
 	const Ref *now; // by Ref of `from`
+	bool pairs;     // the right operand is loaded as pairs along k, as it lies
 } Swap;
 
 // Returns the axis from which the axes of `s` up to `end` have `count` elements; -1: none.
@@ -127,7 +131,7 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	return false;
 }
 
-// True if the left operand is windows, which overlap: on the right each would be packed alone.
+// True if the left operand is windows, which overlap.
 static bool has_windows(const Swap *t, const Val *dot)
 {
 	const Val *v = val(t->from, dot->in[0]);
@@ -148,8 +152,11 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 	int right = split_axis(full, rank, dot->shape.dim[rows + 1]);
 	int left = right < 0 ? -1 : split_axis(full, right, dot->shape.dim[rows]);
 	int last = last_wide(&v->shape, 0, rank);
-	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(full, left, right) ||
-	    has_windows(t, dot))
+	if (left < 0 || last < 0)
+		return 0;
+	int64_t axis = v->attr->i[last];
+	if (!has_windows(t, dot) ? axis != last_wide(full, left, right)
+	                         : !t->pairs || axis < left || axis >= right)
 		return 0;
 	Shape shape = *full;
 	int64_t perm[RANK];
@@ -177,12 +184,14 @@ static Ref put_swapped(void *context, Graph *to, const Val *v, const Ref *in)
 	return other ? other : put_as(to, v, in);
 }
 
-Graph *transpose_dot_pass(Arena *arena, const Graph *before)
+Graph *transpose_dot_pass(Arena *arena, const Graph *before, const Machine *machine)
 {
 	const Graph *from = lift_permutes(arena, before);
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;
-	copy_graph(to, from, now, put_swapped, &(Swap){from, graph_uses(arena, from), now});
+	bool pairs = before->products == E_bf16 && machine->pairs > 1 && machine->threads == 1;
+	Swap t = {from, graph_uses(arena, from), now, pairs};
+	copy_graph(to, from, now, put_swapped, &t);
 	return to;
 }
