@@ -169,6 +169,18 @@ static void test_stores(Arena *arena)
 	expect(arena, s, "a store that needs a copy", "mm");
 }
 
+// A kernel [outputs, channels, taps] in f32 is rounded by the copy that turns it: to pack it where
+// it lies would take an element at a time.
+static void test_rounded_kernel(Arena *arena)
+{
+	Graph *g = graph_new(arena, "rounded kernel", NULL);
+	Ref w = put_cast(g, PARAM(g, "w", 64, 64, 9), E_bf16);
+	w = put_permute(g, w, (int64_t[]){2, 1, 0});
+	w = put_reshape(g, w, shape_of(2, (int64_t[]){576, 64}));
+	add_out(g, "y", put2(g, O_dot, put_cast(g, INPUT(g, "x", 128, 576), E_bf16), w));
+	expect(arena, g, "rounded kernel", "md");
+}
+
 static Ref pick(const Graph *g, const Ref *made, int n, int rank)
 {
 	for (;;) {
@@ -251,6 +263,7 @@ int main(void)
 	update(arena, "a product folds its columns", 32, 512, 256, 0, "dc");
 	update(arena, "a product's rows are folded after it", 32, 512, 256, 1, "dr");
 	test_stores(arena);
+	test_rounded_kernel(arena);
 	test_chain(arena);
 	test_random(arena, 300);
 	arena_free(arena);

@@ -83,6 +83,7 @@ static void set_lanes(Gen *g, const Copy *c, const Index *position, Index *idx)
 static void copy_square(Gen *g, const Copy *c, const Index *unit)
 {
 	const Val *out = val(g->graph, g->kern->out[0]);
+	Elem type = val(g->graph, c->t->from)->type;
 	Index idx[RANK], place;
 	memcpy(idx, c->idx, sizeof idx);
 	Value v[64], first = index_value(g, unit).base;
@@ -97,11 +98,11 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 		Index in[RANK];
 		set_lanes(g, c, &column, idx);
 		memcpy(in, idx, sizeof in);
-		if (!locate(g->vars, g->graph, &g->computed, &from, in, &place))
+		if (!locate_copied(g->vars, g->graph, &g->computed, &from, in, &place))
 			never("a copy");
 		Lanes at = index_value(g, &place);
 		at.most = count_of(&out->shape);
-		v[j] = load_lanes(g, out->type, location_address(g, from), &at);
+		v[j] = load_lanes(g, type, location_address(g, from), &at);
 	}
 	transpose_vectors(g, v);
 	set_lanes(g, c, unit, idx);
@@ -109,6 +110,8 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 		Value own = sum_of(g, c->across, number(g, i));
 		Index position = uniform_index(g, own, c->t->count, 1);
 		set_across(g, c, &position, idx);
+		if (type != out->type)
+			v[i] = cast_value(g, v[i], type, out->type);
 		for (int o = 0; o < g->kern->nout; o++) // one value, perhaps in several places
 			store_out(g, o, idx, v[i]);
 	}

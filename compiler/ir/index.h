@@ -112,6 +112,8 @@ typedef struct Turn {
 	int lanes;             // the first of the axes along which the copy is contiguous
 	int64_t columns, rows; // their elements, and those of all other axes
 } Turn;
+// As locate, but goes on through what rounds to f16 or bf16.
+bool locate_copied(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
 // False if `out` is no copy of a value in memory, or is contiguous where that is.
 bool find_turn(Arena *, const Graph *, const Inside *, Ref out, Turn *);
 

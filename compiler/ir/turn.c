@@ -1,4 +1,5 @@
-// turn.c: finds copies that turn a value: its contiguous axes are not those of the copy.
+// turn.c: finds copies that turn a value: its contiguous axes are not those of the copy, which may
+// be rounded to f16 or bf16.
 // Such a copy goes by squares: vectors along axes of the operand are loaded, and stored along axes
 // of the result.
 #include "index.h"
@@ -21,6 +22,20 @@ static void take_across(Turn *t, const Shape *space, const int64_t *stride, bool
 	}
 }
 
+bool locate_copied(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, Index *place)
+{
+	while (!locate(w, g, inside, r, idx, place)) {
+		const Val *v = val(g, *r);
+		if (v->op != O_cast || !is_half(v->type) || !inside->holds(inside->context, *r))
+			return false;
+		for (int a = 0; a < v->shape.rank; a++)
+			if (!index_fits(w, &idx[a], v->shape.dim[a]))
+				return false;
+		*r = v->in[0];
+	}
+	return true;
+}
+
 bool find_turn(Arena *arena, const Graph *g, const Inside *inside, Ref out, Turn *t)
 {
 	Vars *w = vars_new(arena);
@@ -31,7 +46,8 @@ bool find_turn(Arena *arena, const Graph *g, const Inside *inside, Ref out, Turn
 	*t = (Turn){.from = out, .columns = 1, .rows = 1};
 	for (int a = 0; a < space->rank; a++)
 		axis[a] = idx[a] = some_index(w, space->dim[a]);
-	if (!inside->holds(inside->context, out) || !locate(w, g, inside, &t->from, idx, &place))
+	if (!inside->holds(inside->context, out) ||
+	    !locate_copied(w, g, inside, &t->from, idx, &place))
 		return false;
 	for (int a = 0; a < space->rank; a++) {
 		stride[a] = stride_along(w, &place, &axis[a]);
