@@ -59,11 +59,30 @@ static void choose_tile(Tiling *d)
 
 // ---- windows --------------------------------------------------------------------------
 
+// Returns the rows of matrix registers that take n lines of windows, or of parts of them: perhaps
+// several in a register, all steps of k in one block.
+static int64_t register_rows(Tiling *d, int64_t run, int64_t n)
+{
+	int64_t matrix = d->p.matrix, joined = 1;
+	Sched *s = d->t->sched, was = *s;
+	if (n > 1 && 2 * run < matrix) {
+		s->run = run;
+		s->height = n * run;
+		s->depth = d->p.steps;
+		s->group = 1;
+		update(d);
+		if (d->p.sum_line > run)
+			joined += (matrix - run) / d->p.sum_line;
+		*s = was;
+	}
+	return ceil_div(n, joined) * ceil_div(run, matrix) * matrix;
+}
+
 // Strips of a few lines of windows, or of a part of one line: as few steps of k as possible, each
 // of which loads a row of b.
 static void choose_lines(Tiling *d)
 {
-	enum { LOAD = 2 }; // cost of a step, in rows
+	enum { LOAD = 2, MATRIX = 8 }; // costs of a step, in rows
 	Sched *s = d->t->sched;
 	const Digit *digit = d->patch.row.at;
 	int64_t width = digit[0].extent, lines = d->patch.row.n > 1 ? digit[1].extent : 1;
@@ -72,9 +91,9 @@ static void choose_lines(Tiling *d)
 		for (int64_t n = 1; n == 1 || (run == width && n <= lines && n * run <= d->high);
 		     n++) {
 			int64_t strips = ceil_div(width, run) * ceil_div(lines, n), rows = n * run;
-			if (d->p.matrix) // registers of rows of one line
-				rows = n * ceil_div(run, d->p.matrix) * d->p.matrix;
-			int64_t cost = strips * (rows + LOAD);
+			if (d->p.matrix)
+				rows = register_rows(d, run, n);
+			int64_t cost = strips * (rows + (d->p.matrix ? MATRIX : LOAD));
 			if (cost >= least_cost || rows > d->high)
 				continue;
 			least_cost = cost;

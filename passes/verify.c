@@ -161,9 +161,11 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
 	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
-	int64_t line = s->a == W_patch ? s->run : s->height;
+	int64_t line = s->a == W_patch ? s->run : s->height, joined = 1;
+	if (z.sum_line > line)
+		joined += (z.matrix - line) / z.sum_line;
 	if (z.matrix && (s->vectors > 2 || s->unroll != z.matrix ||
-	                 s->height / line * ceil_div(line, z.matrix) > 2))
+	                 ceil_div(s->height / line, joined) * ceil_div(line, z.matrix) > 2))
 		fail(p->name, "kernel %d: a tile of other sizes than matrix registers have", k);
 	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,

@@ -215,6 +215,21 @@ static const struct Case {
     {"a long sum of a small result", 40000,
      "graph long_small\nslot a : input f32[40000,9]\nslot b : input f32[40000,33]\n"
      "out y = dot(permute(a; [1,0]), b)\n"},
+    {"windows in short lines, several of which a matrix register has", 288,
+     "graph lines\nslot x : input f32[3,7,7,32]\nslot w : input f32[288,40]\n"
+     "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : f32[3,7,7,32,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[3,7,7,3,3,32]\n"
+     "out y = dot(reshape(%2; [147,288]), w)\n"},
+    {"windows in lines of three, a long sum", 9216,
+     "graph short\nslot x : input f32[2,9,3,1024]\nslot w : input f32[9216,40]\n"
+     "%1 = window(x; [1,9,3,1,1,1,1, 2,3,3,1,-1,-1,1], 0) : f32[2,9,3,1024,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[2,9,3,3,3,1024]\n"
+     "out y = dot(reshape(%2; [54,9216]), w) + 1\n"},
+    {"windows with steps in short lines", 256,
+     "graph steps\nslot x : input f32[2,8,8,64]\nslot w : input f32[256,40]\n"
+     "%1 = window(x; [1,4,2,2,1,0,1, 2,4,2,2,1,0,1], 0) : f32[2,4,4,64,2,2]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[2,4,4,2,2,64]\n"
+     "out y = dot(reshape(%2; [32,256]), w)\n"},
     {"windows of doubles", 63,
      "graph wide\nslot x : input f64[2,9,11,7]\nslot w : input f64[63,20]\n"
      "%1 = window(x; [1,9,3,1,1,1,1, 2,11,3,1,1,1,1], 0) : f64[2,9,11,7,3,3]\n"

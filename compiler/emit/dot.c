@@ -81,7 +81,8 @@ static void each_column(Dot *d, LaneBody *body, void *context)
 	g->width = width;
 }
 
-void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
+// As finish_rows, of rows whose sums follow each other.
+static void finish_line(Dot *d, Value first, Value from, Value to, Value sums)
 {
 	Gen *g = d->g;
 	const Shape *shape = &d->v->shape;
@@ -99,6 +100,23 @@ void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
 	each_column(d, finish_lanes, d);
 	loop_end(g, &rows);
 	unbind_memory(g, &bound);
+}
+
+void finish_rows(Dot *d, Value first, Value from, Value to, Value sums)
+{
+	Gen *g = d->g;
+	int64_t run = d->s->run;
+	if (d->s->a != W_patch || d->p.sum_line == run) {
+		finish_line(d, first, from, to, sums);
+		return;
+	}
+	Loop lines = loop_begin(g, number(g, 0), number(g, d->tile.rows / run), 1);
+	Value begin = sum_of(g, first, times(g, lines.i, run));
+	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, begin, from, "");
+	finish_line(d, begin, LLVMBuildSelect(g->b, before, from, begin, ""),
+	            end_after(g, begin, run, to),
+	            element(d, sums, times(g, lines.i, d->p.sum_line * d->p.sum_row)));
+	loop_end(g, &lines);
 }
 
 // A vector tile prefetches its rows, of vectors as wide as its own, in its loop. One of matrices
@@ -240,10 +258,10 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
 	}
 	if (d->s->parts > 1) {
-		s.sums = element(d, s.sums, times(g, strip, d->tile.rows * d->p.sum_row));
+		s.sums = element(d, s.sums, times(g, strip, d->p.sum_rows * d->p.sum_row));
 	} else if (d->p.blocks > 1 || d->s->order == N_panels) {
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
-		s.sums = element(d, s.sums, times(g, own, d->tile.rows * d->p.sum_row));
+		s.sums = element(d, s.sums, times(g, own, d->p.sum_rows * d->p.sum_row));
 	}
 	return s;
 }
@@ -547,8 +565,8 @@ static void finish_parts(Dot *d)
 	own_rows(d, g->worker, &from, &to);
 	Value parts = work_memory(g, d->p.part_offset);
 	Value first = d->p.squares.summed ? from : first_row(d, g->worker);
-	Value strip = times(g, g->worker, d->tile.rows);
-	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
+	Value strip = times(g, g->worker, d->p.sum_rows);
+	Loop rows = loop_begin(g, number(g, 0), number(g, d->p.sum_rows), 1);
 	PartsRow row = {.d = d};
 	row.from = element(d, parts, times(g, sum_of(g, strip, rows.i), d->p.sum_row));
 	row.to = element(d, d->sums, times(g, rows.i, d->p.sum_row));
@@ -608,6 +626,7 @@ void emit_dot(Gen *g)
 	                .tail = d.p.matrix ? (int)(last_steps(&d) % d.p.matrix) : 0,
 	                .a_row = d.p.a_row,
 	                .run = s->run,
+	                .c_line = s->run ? d.p.sum_line : 0,
 	                .loops = 1,
 	                .loop = {{.a_step = d.p.a_step}},
 	                .b_step = s->b == W_place ? b.down

@@ -384,6 +384,7 @@ struct Tile {
 	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
 	int64_t b_vector;             // of b in matrix registers: from one to the next
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
+	int64_t c_line;      // rows of c from line to line; more than a line's: of matrices alone
 	struct {
 		int64_t count, a_step; // iterations; elements of a from one to the next
 	} loop[DIGITS];

@@ -95,6 +95,18 @@ static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 		}
 }
 
+// A matrix register has several short lines of windows, with the elements of the patch between
+// them, whose sums are not used.
+static void join_lines(DotSizes *p, const Sched *s)
+{
+	const Digit *column = p->patch.row.at, *line = column + 1;
+	int64_t lines = s->height / s->run, apart = 0;
+	if (p->matrix && lines > 1 && line->offset % MAX(1, column->offset) == 0)
+		apart = line->offset / MAX(1, column->offset);
+	p->sum_line = apart > s->run && apart + s->run <= p->matrix ? apart : s->run;
+	p->sum_rows = (lines - 1) * p->sum_line + s->run;
+}
+
 // Strips do not go past the end of a line, nor blocks of k past that of a digit.
 static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 {
@@ -110,6 +122,8 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 	p->chunk_blocks = ceil_div(p->chunk, s->depth);
 	p->blocks = p->steps / p->chunk * p->chunk_blocks;
 	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
+	if (s->run)
+		join_lines(p, s);
 }
 
 // The steps of each product are squares; its rows are channels, those of a worker in strips that
@@ -186,6 +200,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.panels = ceil_div(p.n, p.width);
 	p.blocks = p.chunk_blocks = ceil_div(p.steps, s->depth);
 	p.chunk = p.steps;
+	p.sum_line = p.sum_rows = s->height;
 	// Rows of a strip lie far enough apart not to share a set of L1, or what a matrix register
 	// loads is adjacent. A panel is not a multiple of 4096 bytes.
 	bool by_steps = s->a == W_copy && !p.matrix;
@@ -220,7 +235,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.part_blocks = p.blocks;
 	if (s->parts > 1) {
 		p.part_blocks = ceil_div(p.blocks, s->parts);
-		p.part_size = p.strips * s->height * p.panels * p.width;
+		p.part_size = p.strips * p.sum_rows * p.panels * p.width;
 		p.part_offset = p.partials;
 		p.partials += full_lines(s->parts * p.part_size * p.bytes);
 	}
@@ -231,12 +246,12 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.across = ceil_div(p.panels, s->panels);
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
-	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * s->height;
+	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
 	bool early = p.matrix && waiting == 1 && s->parts <= 1;
 	p.held = early ? MIN(s->panels, HELD) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up
-		rows = s->height;
+		rows = p.sum_rows;
 	p.sums = full_lines(rows * p.sum_row * p.bytes);
 	if (squares) {
 		p.strip = full_lines(POINTS * p.strip_point * p.bytes);

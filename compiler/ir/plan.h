@@ -362,6 +362,7 @@ typedef struct DotSizes {
 	Squares squares;                // of Winograd's method
 	int64_t sum_row;                // elements of sums from row to row
 	int64_t held;                   // panels whose sums of a strip are finished together
+	int64_t sum_line, sum_rows;     // rows of sums from line to line of windows, of a strip
 	int64_t strip_point, sum_point; // elements from point to point of strips, of products
 	int64_t part_blocks;            // of k, of a part of it
 	int64_t part_size, part_offset; // elements of the sums of a part; bytes of work before them

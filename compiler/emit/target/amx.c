@@ -13,18 +13,23 @@ typedef struct Rows {                // rows of a tile that are registers of a a
 	int64_t first, rows, offset; // offset: elements of a
 } Rows;
 
-// Returns how many there are: 16 rows of one line each, as far as they go.
+// Returns how many there are: 16 rows of a line each, or of lines and what is between them.
 static int rows_of(const Tile *t, Rows *part)
 {
 	int n = 0;
-	int64_t line = t->run ? t->run : t->rows;
-	for (int64_t first = 0; first < t->rows; first += line)
-		for (int64_t r = 0; r < line; r += t->matrix) {
+	int64_t run = t->run ? t->run : t->rows, lines = t->rows / run;
+	int64_t apart = t->run ? t->c_line : run, joined = 1;
+	if (apart > run)
+		joined += (t->matrix - run) / apart;
+	for (int64_t i = 0; i < lines; i += joined) {
+		int64_t rows = (MIN(joined, lines - i) - 1) * apart + run;
+		for (int64_t r = 0; r < rows; r += t->matrix) {
 			if (n == REGISTERS - OF_A)
-				bug("a tile of %d rows, %d in a line", t->rows, (int)line);
-			part[n++] = (Rows){first + r, MIN(t->matrix, line - r),
-			                   first / line * t->a_line + r * t->a_row};
+				bug("a tile of %d rows, %d in a line", t->rows, (int)run);
+			part[n++] = (Rows){i * apart + r, MIN(t->matrix, rows - r),
+			                   i * t->a_line + r * t->a_row};
 		}
+	}
 	return n;
 }
 
