@@ -10,6 +10,8 @@
 // constants above it go into, such as masks of scores; and what follows from gradients that are not
 // scaled is rounded to bf16, which has the range of f32. Attention on matrix instructions rounds
 // operands as products do, and inside of its kernel probabilities and the gradients of scores.
+// A loop's body has products that are rounded to bf16, too; an operand that stays the same in all
+// iterations is rounded before the loop, where nothing else in it reads it.
 #include "index.h"
 #include "passes.h"
 #include <math.h>
@@ -19,14 +21,17 @@ enum {
 	MANY = 4096, // elements from which a value in memory is rounded
 };
 
-typedef struct Precision {
+typedef struct Precision Precision;
+struct Precision {
 	const Graph *from;
-	int *product;   // by Ref of `from`: so many of its first operands are rounded
-	bool *handed;   // it is rounded where it is made
-	bool *factor;   // a product reads it, perhaps through moves
-	bool *unscaled; // it depends on gradients that are not scaled
-	Ref *rounded;   // its copy in the type of products, of factors
-} Precision;
+	int *product;     // by Ref of `from`: so many of its first operands are rounded
+	bool *handed;     // it is rounded where it is made
+	bool *factor;     // a product reads it, perhaps through moves
+	bool *unscaled;   // it depends on gradients that are not scaled
+	Ref *rounded;     // its copy in the type of products, of factors
+	Precision **body; // of the loop; NULL: it has no products that are rounded
+	bool *low;        // by slot of a body: it holds what its products read
+};
 
 // The table: which values may be rounded where they are stored.
 static bool may_round(const Graph *g, const Val *v)
@@ -117,14 +122,33 @@ static int attention_factors(const Val *v, const Machine *machine)
 	return v->op == O_attend_stats ? 2 : v->op == O_attend ? 3 : 4;
 }
 
+static Precision *precision_new(Arena *scratch, const Graph *g)
+{
+	Precision *p = NEW(scratch, Precision);
+	*p = (Precision){.from = g,
+	                 .product = NEWS(scratch, int, g->nval),
+	                 .handed = NEWS(scratch, bool, g->nval),
+	                 .factor = NEWS(scratch, bool, g->nval),
+	                 .unscaled = NEWS(scratch, bool, g->nval),
+	                 .rounded = NEWS(scratch, Ref, g->nval),
+	                 .body = NEWS(scratch, Precision *, g->nval),
+	                 .low = NEWS(scratch, bool, g->slots.count + 1)};
+	return p;
+}
+
+static Precision *look_into(Arena *scratch, const Val *v, const bool *weighed,
+                            const Machine *machine);
+
 // Finds the products worth rounding, one operand of which comes from a weight or another product.
-static void find_products(Arena *scratch, Precision *p, bool *after, const Machine *machine)
+// of_slot: which slots do.
+static void find_products(Arena *scratch, Precision *p, const bool *of_slot, bool *after,
+                          const Machine *machine)
 {
 	const Graph *g = p->from;
 	bool *weighed = NEWS(scratch, bool, g->nval);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
-		weighed[r] = v->op == O_slot && g->slots.at[v->attr->i[0]].kind != S_input;
+		weighed[r] = v->op == O_slot && of_slot[v->attr->i[0]];
 		for (int k = 0; k < v->nin; k++) {
 			weighed[r] |= weighed[v->in[k]];
 			after[r] |= after[v->in[k]];
@@ -132,7 +156,9 @@ static void find_products(Arena *scratch, Precision *p, bool *after, const Machi
 		bool rounds = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
 		              last_dim(&val(g, v->in[0])->shape) >= DEPTH;
 		p->product[r] = rounds ? 2 : attention_factors(v, machine);
-		after[r] |= p->product[r] || is_attention(v->op);
+		if (v->op == O_loop && g->products == E_bf16)
+			p->body[r] = look_into(scratch, v, weighed, machine);
+		after[r] |= p->product[r] || is_attention(v->op) || p->body[r];
 	}
 }
 
@@ -176,13 +202,57 @@ static bool passes_on(const Precision *p, Ref r)
 	return prims[val(p->from, r)->op].cls == C_move && !p->handed[r];
 }
 
+// True if operand k of r is one of a loop that holds what its products read.
+static bool holds_low(const Precision *p, Ref r, int k)
+{
+	return p->body[r] && k > 0 && p->body[r]->low[k - 1];
+}
+
 static void find_factors(Precision *p)
 {
 	const Graph *g = p->from;
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--)
 		for (int k = 0; k < val(g, r)->nin; k++)
-			p->factor[val(g, r)->in[k]] |=
-			    k < p->product[r] || (p->factor[r] && passes_on(p, r));
+			p->factor[val(g, r)->in[k]] |= k < p->product[r] || holds_low(p, r, k) ||
+			                               (p->factor[r] && passes_on(p, r));
+}
+
+// Finds the fixed operands of a loop which its products alone read.
+static void find_low(Arena *scratch, Precision *p, const LoopInfo *l)
+{
+	const Graph *g = p->from;
+	bool *exact = NEWS(scratch, bool, g->nval);
+	for (int i = 0; i < g->outs.count; i++)
+		exact[g->outs.at[i].val] = true;
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		bool moves = p->factor[r] && passes_on(p, r) && !exact[r];
+		for (int k = 0; k < v->nin; k++)
+			exact[v->in[k]] |= k >= p->product[r] && !holds_low(p, r, k) && !moves;
+		if (v->op == O_slot && v->attr->i[0] >= l->carried + l->scanned)
+			p->low[v->attr->i[0]] = p->factor[r] && !exact[r];
+	}
+}
+
+// Returns what is rounded in the body of loop v; NULL: nothing.
+static Precision *look_into(Arena *scratch, const Val *v, const bool *weighed,
+                            const Machine *machine)
+{
+	LoopInfo l = loop_of(v);
+	const Graph *body = l.body;
+	Precision *p = precision_new(scratch, body);
+	bool *after = NEWS(scratch, bool, body->nval), any = false;
+	bool *of_slot = NEWS(scratch, bool, body->slots.count + 1);
+	for (int k = 0; k < body->slots.count; k++)
+		of_slot[k] = weighed[v->in[1 + k]];
+	find_products(scratch, p, of_slot, after, machine);
+	for (Ref r = 1; r < (Ref)body->nval; r++)
+		any |= p->product[r] || p->body[r];
+	if (!any)
+		return NULL;
+	find_factors(p);
+	find_low(scratch, p, &l);
+	return p;
 }
 
 static Ref put_tf32_product(void *context, Graph *to, const Val *v, const Ref *in)
@@ -194,10 +264,33 @@ static Ref put_tf32_product(void *context, Graph *to, const Val *v, const Ref *i
 	return put_as(to, v, low);
 }
 
+static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in);
+
+static Ref put_rounded_loop(Precision *p, Graph *to, const Val *v, const Ref *in)
+{
+	Ref r = ref_of(p->from, v), *operand = take_copy(to->arena, in, sizeof *in * v->nin);
+	LoopInfo l = loop_of(v);
+	Graph *body = graph_like(to->arena, l.body);
+	for (int k = 1; k < v->nin; k++)
+		if (holds_low(p, r, k)) {
+			operand[k] = p->rounded[v->in[k]];
+			body->slots.at[k - 1].type = val(to, operand[k])->type;
+		}
+	copy_graph(body, l.body, NULL, put_rounded, p->body[r]);
+	l.body = body;
+	return put_loop(to, &l, operand);
+}
+
 static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Precision *p = context;
 	Ref r = ref_of(p->from, v), *low = NEWS(to->arena, Ref, v->nin + 1);
+	if (p->body[r])
+		return put_rounded_loop(p, to, v, in);
+	if (v->op == O_slot && p->low[v->attr->i[0]]) {
+		p->rounded[r] = put_as(to, v, in);
+		return put_cast(to, p->rounded[r], E_f32);
+	}
 	for (int k = 0; k < v->nin; k++) {
 		low[k] = p->rounded[v->in[k]];
 		if (is_attention(v->op)) // of one type with its operands
@@ -215,24 +308,22 @@ static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Arena *scratch = arena_within(arena);
-	Precision p = {from,
-	               NEWS(scratch, int, from->nval),
-	               NEWS(scratch, bool, from->nval),
-	               NEWS(scratch, bool, from->nval),
-	               NEWS(scratch, bool, from->nval),
-	               NEWS(scratch, Ref, from->nval)};
+	Precision *p = precision_new(scratch, from);
 	bool *after = NEWS(scratch, bool, from->nval);
+	bool *weighed = NEWS(scratch, bool, from->slots.count + 1);
 	Graph *to = graph_like(arena, from);
-	find_products(scratch, &p, after, machine);
+	for (int k = 0; k < from->slots.count; k++)
+		weighed[k] = from->slots.at[k].kind != S_input;
+	find_products(scratch, p, weighed, after, machine);
 	if (from->products == E_f32) {
-		copy_graph(to, from, NULL, put_tf32_product, &p);
+		copy_graph(to, from, NULL, put_tf32_product, p);
 		arena_free(scratch);
 		return to;
 	}
-	find_unscaled(&p);
-	find_handed(scratch, &p, after, machine);
-	find_factors(&p);
-	copy_graph(to, from, NULL, put_rounded, &p);
+	find_unscaled(p);
+	find_handed(scratch, p, after, machine);
+	find_factors(p);
+	copy_graph(to, from, NULL, put_rounded, p);
 	arena_free(scratch);
 	return to;
 }
