@@ -2,16 +2,19 @@
 // A launch ends when its workers are done, even if a thread that lost its core has not come back.
 // The pool works without threads that could not be started.
 //
-// A thread claims a share of the workers in `left`, so shares shrink towards the end of a launch
-// and all threads end at about the same time. A thread that waits, for a launch or for its end,
-// spins at first, since the wait is often short, and then sleeps: a spinning thread takes a core
-// from other processes, or from the thread it waits for.
+// Each thread has a range of the workers, the same part of every launch: what a launch reads again,
+// such as a weight in a loop, is still in the thread's own cache. When its range is done, a thread
+// helps with those of others. It claims a share of what is left of a range, so shares shrink
+// towards the end and all threads end at about the same time. A thread that waits, for a launch or
+// for its end, spins at first, since the wait is often short, and then sleeps: a spinning thread
+// takes a core from other processes, or from the thread it waits for.
 #include "float_mode.h"
 #include "rt.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,6 +43,11 @@ struct event { // a number that threads wait for to change
 	atomic_uint sleepers;
 };
 
+struct range {                                   // of workers, a thread's own
+	_Alignas(LINE) atomic_int_fast64_t left; // those that no thread has claimed
+	int64_t end;
+};
+
 struct helper { // a thread other than the caller's
 	struct amos_pool *pool;
 	char *local;
@@ -49,14 +57,14 @@ struct helper { // a thread other than the caller's
 struct amos_pool {
 	amos_worker *work; // of the current launch
 	char *const *buf;
-	int64_t n;
 	struct amos_part *parts; // NULL: they are not timed
 	char *local;             // of the caller's thread
 	int64_t helpers;
 	struct helper *helper;
+	struct range *range; // by thread
 	atomic_bool closing;
 	// On separate cache lines, since all threads read them.
-	_Alignas(LINE) atomic_int_fast64_t left; // workers of the launch that no thread has claimed
+	_Alignas(LINE) atomic_int_fast64_t open; // ranges with workers that no thread has claimed
 	struct event begun;                      // launches; and that the pool closes
 	struct event busy;                       // helpers that may run workers
 };
@@ -103,28 +111,49 @@ static void wait_change(struct event *e, unsigned old)
 
 // ---- launches -------------------------------------------------------------------------
 
-// Claims workers and runs them on thread `number`, until none is left.
-static void serve(struct amos_pool *p, int64_t number, char *local)
+// Claims workers of a range and runs them on thread `number`, until none is left.
+static void serve_range(struct amos_pool *p, struct range *r, int64_t number, char *local)
 {
-	int64_t parts = PARTS * (p->helpers + 1), left, count;
-	struct amos_part *own = NULL;
-	left = atomic_load_explicit(&p->left, memory_order_acquire);
+	int64_t left = atomic_load_explicit(&r->left, memory_order_acquire), count;
+	struct amos_part *own;
 	while (left) {
-		count = left < parts ? 1 : left / parts;
+		count = left < PARTS ? 1 : left / PARTS;
 		if (!atomic_compare_exchange_weak_explicit(
-		        &p->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
+		        &r->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
 			continue;
 		// The launch cannot end before this thread is done, so it does not change.
-		if (p->parts && !own) {
-			own = &p->parts[number];
+		if (left == count)
+			atomic_fetch_sub(&p->open, 1);
+		own = p->parts ? &p->parts[number] : NULL;
+		if (own && !own->begin)
 			own->begin = amos_nanoseconds();
-		}
-		for (int64_t i = p->n - left, end = i + count; i < end; i++)
+		for (int64_t i = r->end - left, end = i + count; i < end; i++)
 			p->work(p->buf, i, local);
-		left = atomic_load_explicit(&p->left, memory_order_acquire);
+		if (own)
+			own->end = amos_nanoseconds();
+		left = atomic_load_explicit(&r->left, memory_order_acquire);
 	}
-	if (own)
-		own->end = amos_nanoseconds();
+}
+
+// Runs workers on thread `number`, of its own range first.
+static void serve(struct amos_pool *p, int64_t number, char *local)
+{
+	int64_t threads = p->helpers + 1;
+	for (int64_t i = 0; i < threads && atomic_load(&p->open) > 0; i++)
+		serve_range(p, &p->range[(number + i) % threads], number, local);
+}
+
+// The ranges are open before any of them is filled, so `open` is never less than those that are.
+static void fill_ranges(struct amos_pool *p, int64_t n)
+{
+	int64_t threads = p->helpers + 1, first = 0;
+	atomic_store(&p->open, n < threads ? n : threads);
+	for (int64_t t = 0; t < threads; t++) {
+		int64_t left = (n - first + threads - t - 1) / (threads - t);
+		first += left;
+		p->range[t].end = first;
+		atomic_store_explicit(&p->range[t].left, left, memory_order_release);
+	}
 }
 
 void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, int64_t n,
@@ -132,9 +161,8 @@ void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, 
 {
 	p->work = work;
 	p->buf = buf;
-	p->n = n;
 	p->parts = parts;
-	atomic_store_explicit(&p->left, n, memory_order_release);
+	fill_ranges(p, n);
 	atomic_fetch_add(&p->begun.number, 1);
 	wake(&p->begun);
 	serve(p, 0, p->local);
@@ -149,7 +177,7 @@ static void *help(void *with)
 	amos_set_float_mode(AMOS_KERNEL_MODE);
 	while (!atomic_load(&p->closing)) {
 		unsigned begun = atomic_load(&p->begun.number);
-		if (atomic_load_explicit(&p->left, memory_order_acquire)) {
+		if (atomic_load(&p->open) > 0) {
 			// Before it claims workers, so that the caller that finds none left waits.
 			atomic_fetch_add(&p->busy.number, 1);
 			serve(p, h - p->helper + 1, h->local);
@@ -182,12 +210,15 @@ struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes)
 {
 	struct amos_pool *p = aligned_alloc(LINE, sizeof *p);
 	struct helper *helper = calloc((size_t)threads, sizeof *helper);
-	if (!p || !helper) {
+	struct range *range = aligned_alloc(LINE, (size_t)threads * sizeof *range);
+	if (!p || !helper || !range) {
 		free(p);
 		free(helper);
+		free(range);
 		return NULL;
 	}
-	*p = (struct amos_pool){.local = local, .helper = helper};
+	memset(range, 0, (size_t)threads * sizeof *range);
+	*p = (struct amos_pool){.local = local, .helper = helper, .range = range};
 	start_helpers(p, threads - 1, bytes);
 	return p;
 }
@@ -207,5 +238,6 @@ void amos_pool_close(struct amos_pool *p)
 	for (int64_t i = 0; i < p->helpers; i++)
 		pthread_join(p->helper[i].thread, NULL);
 	free(p->helper);
+	free(p->range);
 	free(p);
 }
