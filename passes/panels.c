@@ -1,8 +1,16 @@
 // panels.c: packs once what the products of a loop read in every iteration.
 // A weight that each iteration multiplies by a few rows would be packed anew every time, at the
 // cost of the product itself. Before the loop it is laid out in panels of the register tile, which
-// the products read in place. Invariant: no sum changes its order.
-#include "passes.h"
+// the products read in place; of bf16, as pairs along k. Invariant: no sum changes its order.
+#include "tiling.h"
+
+// Returns how many elements along k one instruction of product v multiplies.
+static int64_t fold_of(const Graph *g, const Val *v, const Machine *machine)
+{
+	int64_t k = last_dim(&val(g, v->in[0])->shape);
+	bool pairs = machine->pairs && val(g, v->in[0])->type == E_bf16;
+	return pairs && k >= 2 * machine->pairs && k % 2 == 0 ? 2 : 1;
+}
 
 // Returns how many columns a panel of x has, the second operand of dot v; 0: it is not read in
 // place.
@@ -10,18 +18,25 @@ static int64_t panel_width(const Graph *g, const Val *v, const Machine *machine)
 {
 	enum { FEW = 10 }; // strips that meet a panel which is read in place
 	const Val *x = val(g, v->in[1]);
-	int bytes = elems[x->type].bytes;
+	int64_t fold = fold_of(g, v, machine), bytes = elems[x->type].bytes * fold;
 	int64_t rows = count_of(&v->shape) / MAX(1, last_dim(&v->shape));
-	int64_t width = machine->vectors * machine->lanes * 4 / bytes;
-	bool fits = x->shape.rank == 2 && x->type == v->type && (bytes == 4 || bytes == 8) &&
+	int matrix = fold > 1 && machine->pairs > 1 ? machine->pairs : 0;
+	int64_t width = tile_vectors(machine, matrix, rows) * machine->lanes * 4 / bytes;
+	bool folded = fold > 1 ? x->type == E_bf16 : x->type == v->type;
+	bool fits = x->shape.rank == 2 && folded && (bytes == 4 || bytes == 8) &&
 	            rows <= FEW * machine->rows && x->shape.dim[1] % width == 0 &&
-	            x->shape.dim[0] * width * bytes <= machine->l2 / 4;
+	            x->shape.dim[0] / fold * width * bytes <= machine->l2 / 4;
 	return fits ? width : 0;
 }
 
-// Returns how many columns a panel of operand `slot` of the body has, which products alone read; 0:
-// others do.
-static int64_t panel_of_slot(const Graph *body, int slot, const Machine *machine)
+typedef struct Panels {
+	const Machine *machine;
+	int64_t *width, *fold; // by slot of a body; width 0: as it is
+} Panels;
+
+// Sets how many columns a panel of operand `slot` of the body has, which products alone read; 0:
+// others do. True if it has panels.
+static bool choose_panel(Panels *p, const Graph *body, int slot)
 {
 	int64_t width = 0;
 	for (Ref r = 1; r < (Ref)body->nval; r++) {
@@ -30,40 +45,37 @@ static int64_t panel_of_slot(const Graph *body, int slot, const Machine *machine
 			const Val *x = val(body, v->in[k]);
 			if (x->op != O_slot || x->attr->i[0] != slot)
 				continue;
-			width = v->op == O_dot && k == 1 ? panel_width(body, v, machine) : 0;
+			width = v->op == O_dot && k == 1 ? panel_width(body, v, p->machine) : 0;
 			if (!width)
-				return 0;
+				return false;
+			p->fold[slot] = fold_of(body, v, p->machine);
 		}
 	}
 	for (int i = 0; i < body->outs.count; i++) {
 		const Val *x = val(body, body->outs.at[i].val);
 		if (x->op == O_slot && x->attr->i[0] == slot)
-			return 0;
+			return false;
 	}
-	return width;
+	p->width[slot] = width;
+	return width > 0;
 }
 
-static const int64_t turn[] = {1, 0, 2}; // panels and rows
-
-// [rows, columns] as [panels, rows, width].
-static Ref put_panels(Graph *to, Ref x, int64_t width)
+// [rows, columns] as [panels, rows / fold, width, fold].
+static Ref put_panels(Graph *to, Ref x, int64_t width, int64_t fold)
 {
+	static const int64_t turn[] = {2, 0, 3, 1};
 	const int64_t *dim = val(to, x)->shape.dim;
-	int64_t split[] = {dim[0], dim[1] / width, width};
-	return put_permute(to, put_reshape(to, x, shape_of(3, split)), turn);
+	int64_t split[] = {dim[0] / fold, fold, dim[1] / width, width};
+	return put_permute(to, put_reshape(to, x, shape_of(4, split)), turn);
 }
-
-typedef struct Panels {
-	const Machine *machine;
-	int64_t *width; // by slot of a body; 0: as it is
-} Panels;
 
 static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
 {
+	static const int64_t back[] = {1, 3, 0, 2};
 	const Panels *p = context;
 	if (v->op != O_slot || !p->width[v->attr->i[0]])
 		return put_as(to, v, in);
-	return put_reshape(to, put_permute(to, put_slot(to, (int)v->attr->i[0]), turn), v->shape);
+	return put_reshape(to, put_permute(to, put_slot(to, (int)v->attr->i[0]), back), v->shape);
 }
 
 static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)
@@ -73,17 +85,16 @@ static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)
 	int slots = l.body->slots.count, fixed = l.carried + l.scanned;
 	Ref *operand = take_copy(to->arena, in, sizeof *in * (size_t)v->nin);
 	p->width = NEWS(to->arena, int64_t, slots + 1);
+	p->fold = NEWS(to->arena, int64_t, slots + 1);
 	bool any = false;
-	for (int k = fixed; k < slots && l.trips >= TRIPS; k++) {
-		p->width[k] = panel_of_slot(l.body, k, p->machine);
-		any |= p->width[k] > 0;
-	}
+	for (int k = fixed; k < slots && l.trips >= TRIPS; k++)
+		any |= choose_panel(p, l.body, k);
 	if (!any)
 		return put_as(to, v, in);
 	Graph *body = graph_like(to->arena, l.body);
 	for (int k = fixed; k < slots; k++)
 		if (p->width[k]) {
-			operand[1 + k] = put_panels(to, in[1 + k], p->width[k]);
+			operand[1 + k] = put_panels(to, in[1 + k], p->width[k], p->fold[k]);
 			body->slots.at[k].shape = val(to, operand[1 + k])->shape;
 		}
 	copy_graph(body, l.body, NULL, put_in_body, p);

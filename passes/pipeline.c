@@ -48,7 +48,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
 	case PASS_panels:
-		if (unit->machine->rows && !g->products && has_loop(g))
+		if (unit->machine->rows && has_loop(g))
 			unit->graph = graph_live(arena, panels_pass(arena, g, unit->machine));
 		return;
 	case PASS_row_blocks:

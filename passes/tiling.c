@@ -23,18 +23,25 @@ static void update(Tiling *d)
 	d->p = dot_sizes(d->t->scratch, d->t->graph, &d->t->inside, d->t->kern, d->t->machine);
 }
 
+int64_t tile_vectors(const Machine *machine, int matrix, int64_t rows)
+{
+	enum { SUMS = 4 }; // of eight matrix registers
+	return !matrix ? machine->vectors : rows <= matrix ? SUMS : SUMS / 2;
+}
+
 // A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
 // higher.
 static void choose_tile(Tiling *d)
 {
 	const Machine *machine = d->t->machine;
 	Sched *s = d->t->sched;
-	int64_t high = machine->rows, wide = machine->vectors, width = machine->lanes;
+	int64_t high = machine->rows, wide = tile_vectors(machine, d->p.matrix, d->p.m);
+	int64_t width = machine->lanes;
 	int64_t vectors = ceil_div(d->p.n, width), longest = machine->depth;
 	s->unroll = machine->unroll * d->t->tuning->unroll;
-	if (d->p.matrix) { // eight registers, two of b
-		high = 2 * d->p.matrix;
-		wide = MIN(vectors, 2);
+	if (d->p.matrix) {
+		high = MIN(2, ceil_div(d->p.m, d->p.matrix)) * d->p.matrix;
+		wide = MIN(vectors, wide);
 		// A strip and a panel fit in L1, or are twice as long if no sum waits then.
 		longest = machine->l1 / (2 * high * d->p.bytes);
 		if (d->p.steps <= 2 * longest)
@@ -152,6 +159,8 @@ static void look_at_operand(Tiling *d, int o)
 	d->stride[o] = operand_stride(w, t->graph, &t->inside, d->v, &d->p, o, &batch);
 	bool pairs = o == 0 && d->p.fold > 1 && d->p.k % d->p.fold == 0 && d->stride[o].along == 1;
 	d->stride[o].fixed &= pairs || val(t->graph, r)->type == d->v->type;
+	if (o)
+		lies_in_pairs(w, t->graph, &t->inside, d->v, &d->p, &batch, &d->stride[o]);
 	int down = far_reads(w, t->graph, &t->inside, r, idx, &row);
 	int along = far_reads(w, t->graph, &t->inside, r, idx, &column);
 	d->copied[o] = o ? down >= along : down < along;
@@ -404,8 +413,11 @@ static double choose_split(Tiling *d)
 		double cost = (double)p->n * passes(d, 1, rows, W_copy) +
 		              (double)p->m * passes(d, 0, columns, (Packing)s->a) +
 		              (double)(p->m * p->n) * adding;
-		if (rows * columns * p->batch < wanted)
-			cost += 1e3 * (double)(p->n + p->m);
+		int64_t workers = rows * columns * p->batch;
+		if (workers <
+		    wanted) // matrix registers have few panels: as many workers as there are
+			cost += 1e3 * (double)(p->n + p->m) *
+			        (double)(p->matrix ? wanted - workers : 1);
 		if (s->panels && cost >= least_cost)
 			continue;
 		least_cost = cost;
@@ -510,9 +522,9 @@ void tile_product(Scheduler *t)
 	// b is read in place when few strips meet it, and every panel is complete.
 	Stride a = d.stride[0], b = d.stride[1];
 	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
-	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed &&
-	            s->a != W_winograd;
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
+	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed &&
+	            !crossed && s->a != W_winograd && (!d.p.matrix || b.down == d.p.width);
 	bool copied = d.copied[1] || crossed || s->a == W_winograd;
 	bool far = d.p.panels > 1 && d.p.k * d.p.n * d.p.bytes > d.cache / 2;
 	bool streams = lies && far && b.down == d.p.width && !d.p.matrix && s->a != W_patch;

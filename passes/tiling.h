@@ -25,6 +25,9 @@ typedef struct Scheduler {
 	int depth;       // reductions one after the other
 } Scheduler;
 
+// Returns the vectors of the register tile of a product with so many rows, with matrix registers of
+// `matrix` rows or, 0, without.
+int64_t tile_vectors(const Machine *, int matrix, int64_t rows); // tiling.c
 // Returns the bytes that an element of the kernel's space reads of values as large as that.
 int64_t bytes_read(const Scheduler *);                 // blocking.c
 void tile_product(Scheduler *);                        // tiling.c

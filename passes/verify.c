@@ -164,8 +164,8 @@ static void check_tile(const Contents *c)
 	int64_t line = s->a == W_patch ? s->run : s->height, joined = 1;
 	if (z.sum_line > line)
 		joined += (z.matrix - line) / z.sum_line;
-	if (z.matrix && (s->vectors > 2 || s->unroll != z.matrix ||
-	                 ceil_div(s->height / line, joined) * ceil_div(line, z.matrix) > 2))
+	int64_t rows = ceil_div(s->height / line, joined) * ceil_div(line, MAX(1, z.matrix));
+	if (z.matrix && (rows > 2 || rows * s->vectors > 4 || s->unroll != z.matrix))
 		fail(p->name, "kernel %d: a tile of other sizes than matrix registers have", k);
 	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,

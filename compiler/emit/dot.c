@@ -612,6 +612,8 @@ void emit_dot(Gen *g)
 	Stride a = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 0, &d.in_batch);
 	Stride b = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 1, &d.in_batch);
 	const Sched *s = d.s;
+	if (s->b == W_place && d.p.fold > 1)
+		lies_in_pairs(g->vars, g->graph, &g->computed, d.v, &d.p, &d.in_batch, &b);
 	d.tile = (Tile){.type = d.v->type,
 	                .bytes = (int)d.p.bytes,
 	                .lanes = d.p.lanes,
@@ -632,7 +634,7 @@ void emit_dot(Gen *g)
 	                .b_step = s->b == W_place ? b.down
 	                          : d.p.matrix    ? d.p.lanes
 	                                          : d.p.width,
-	                .b_vector = d.p.matrix * d.p.lanes,
+	                .b_vector = s->b == W_place ? d.p.lanes : d.p.matrix * d.p.lanes,
 	                .c_row = d.p.squares.summed ? d.p.width : d.p.sum_row,
 	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,

@@ -347,3 +347,22 @@ Stride operand_stride(Vars *w, const Graph *g, const Inside *inside, const Val *
 	dot_index(w, g, v, p, o, batch, &row, &at, idx);
 	return strides_of(w, g, inside, v->in[o], idx, &row, &column);
 }
+
+bool lies_in_pairs(Vars *w, const Graph *g, const Inside *inside, const Val *v, const DotSizes *p,
+                   const Index *batch, Stride *b)
+{
+	if (p->fold == 1 || p->k % p->fold || p->line % p->fold || p->n % p->width)
+		return false;
+	Index idx[RANK], step = some_index(w, p->steps), half = some_index(w, p->fold);
+	Index panel = some_index(w, p->n / p->width), column = some_index(w, p->width);
+	Index row = add_index(w, &half, &step, p->fold);
+	Index at = add_index(w, &column, &panel, p->width);
+	dot_index(w, g, v, p, 1, batch, &row, &at, idx);
+	Stride pair = strides_of(w, g, inside, v->in[1], idx, &half, &column);
+	Stride far = strides_of(w, g, inside, v->in[1], idx, &step, &column);
+	if (!pair.fixed || !far.fixed || pair.down != 1 || far.along != p->fold ||
+	    far.down % p->fold)
+		return false;
+	*b = (Stride){.fixed = true, .down = far.down / p->fold, .along = 1};
+	return true;
+}

@@ -89,6 +89,10 @@ void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, cons
 // Returns the strides of operand o; of b, along the columns of a panel if all panels are complete.
 Stride operand_stride(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *, int o,
                       const Index *batch);
+// True if pairs of the right operand along k, which one instruction multiplies, are adjacent in
+// memory, and so are those of a panel's columns. Sets the strides, in pairs.
+bool lies_in_pairs(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *,
+                   const Index *batch, Stride *b);
 
 // ---- patch.c ----------------------------------------------------------------------------
 

@@ -1,13 +1,14 @@
 // amx.c: emits the tile of a product of bf16 on the matrix registers of AMX.
-// Two registers of a times two of b make four of sums: each instruction adds 16 x 16 sums of 16
-// pairs. Packed operands are sequences of what a register loads, 1 KiB each, so that all loads of a
-// tile go through memory in order. A worker configures the registers once, because that takes as long as a third of a tile.
-// "amx:host" is the same code for this machine with calls of an emulator, amos_matrix_..., for its
-// instructions.
+// Two registers of a times two of b make four of sums, or one times four: each instruction adds
+// 16 x 16 sums of 16 pairs. Packed operands are sequences of what a register loads, 1 KiB each, so
+// that all loads of a tile go through memory in order. A worker configures the registers once,
+// because that takes as long as a third of a tile. "amx:host" is the same code for this machine
+// with calls of an emulator, amos_matrix_..., for its instructions.
 #include "../tile.h"
 #include "target.h"
 
 enum { REGISTERS = 8, SUMS = 0, OF_B = 4, OF_A = 6, PALETTE = 1 };
+enum { ALONE = 7 }; // the register of a, if there is one: those before it are of b by turns
 
 typedef struct Rows {                // rows of a tile that are registers of a and of sums
 	int64_t first, rows, offset; // offset: elements of a
@@ -57,6 +58,17 @@ static void store(Gen *g, int from, Value to, int64_t bytes)
 	instruction(g, "llvm.x86.tilestored64", "amos_matrix_store", COUNT(in), in);
 }
 
+// Returns how many registers of b there are.
+static int registers_of_b(const Tile *t, int parts)
+{
+	return MIN(t->vectors, (parts > 1 ? OF_A : ALONE) - OF_B);
+}
+
+static int register_of_a(int i, int parts)
+{
+	return parts > 1 ? OF_A + i : ALONE;
+}
+
 // Configures the registers for so many steps of k. This clears all of them.
 static void configure(Gen *g, const Tile *t, int steps)
 {
@@ -67,13 +79,13 @@ static void configure(Gen *g, const Tile *t, int steps)
 		uint16_t bytes[16];
 		uint8_t rows[16];
 	} c = {.palette = PALETTE};
-	for (int v = 0; v < t->vectors; v++) {
+	for (int v = 0; v < registers_of_b(t, parts); v++) {
 		c.rows[OF_B + v] = (uint8_t)steps;
 		c.bytes[OF_B + v] = (uint16_t)(t->lanes * t->bytes);
 	}
 	for (int i = 0; i < parts; i++) {
-		c.rows[OF_A + i] = (uint8_t)part[i].rows;
-		c.bytes[OF_A + i] = (uint16_t)(steps * t->bytes);
+		c.rows[register_of_a(i, parts)] = (uint8_t)part[i].rows;
+		c.bytes[register_of_a(i, parts)] = (uint16_t)(steps * t->bytes);
 		for (int v = 0; v < t->vectors; v++) {
 			c.rows[SUMS + i * t->vectors + v] = (uint8_t)part[i].rows;
 			c.bytes[SUMS + i * t->vectors + v] = (uint16_t)(t->lanes * t->bytes);
@@ -126,18 +138,26 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 	Rows part[REGISTERS];
 	int parts = rows_of(t, part);
 	int64_t element = t->dense ? t->bytes / 2 : t->bytes;
-	for (int v = 0; v < t->vectors; v++)
-		load(g, OF_B + v, along(g, t, s->b, v * t->b_vector), t->b_step * t->bytes);
-	for (int i = 0; i < parts; i++) {
-		load(g, OF_A + i, along_a(g, t, s->a, part[i].offset), t->a_row * element);
-		for (int v = 0; v < t->vectors; v++) {
-			Value in[] = {matrix_number(g, SUMS + i * t->vectors + v),
-			              matrix_number(g, OF_A + i), matrix_number(g, OF_B + v)};
-			instruction(g, "llvm.x86.tdpbf16ps", "amos_matrix_multiply", COUNT(in), in);
+	int held = registers_of_b(t, parts);
+	for (int v = 0; v < t->vectors; v += held) {
+		for (int u = v; u < MIN(t->vectors, v + held); u++)
+			load(g, OF_B + u - v, along(g, t, s->b, u * t->b_vector),
+			     t->b_step * t->bytes);
+		for (int i = 0; i < parts; i++) {
+			int a = register_of_a(i, parts);
+			if (v == 0)
+				load(g, a, along_a(g, t, s->a, part[i].offset), t->a_row * element);
+			for (int u = v; u < MIN(t->vectors, v + held); u++) {
+				Value in[] = {matrix_number(g, SUMS + i * t->vectors + u),
+				              matrix_number(g, a), matrix_number(g, OF_B + u - v)};
+				instruction(g, "llvm.x86.tdpbf16ps", "amos_matrix_multiply",
+				            COUNT(in), in);
+			}
 		}
 	}
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
-	s->b = along(g, t, s->b, t->vectors * t->b_vector);
+	bool adjacent = t->b_vector > t->lanes; // what registers load
+	s->b = along(g, t, s->b, adjacent ? t->vectors * t->b_vector : count * t->b_step);
 }
 
 // The steps that do not fill the registers, of the last block of k.
