@@ -10,8 +10,9 @@
 // constants above it go into, such as masks of scores; and what follows from gradients that are not
 // scaled is rounded to bf16, which has the range of f32. Attention on matrix instructions rounds
 // operands as products do, and inside of its kernel probabilities and the gradients of scores.
-// A loop's body has products that are rounded to bf16, too; an operand that stays the same in all
-// iterations is rounded before the loop, where nothing else in it reads it.
+// A loop's body has products that are rounded to bf16, too. What they alone read of its operands is
+// rounded before the loop if it stays the same in all iterations, or where it is made if it is
+// carried; what the loop stacks for products is rounded in it.
 #include "index.h"
 #include "passes.h"
 #include <math.h>
@@ -31,6 +32,7 @@ struct Precision {
 	Ref *rounded;     // its copy in the type of products, of factors
 	Precision **body; // of the loop; NULL: it has no products that are rounded
 	bool *low;        // by slot of a body: it holds what its products read
+	bool *low_result; // by result of a loop with this body: it is rounded
 };
 
 // The table: which values may be rounded where they are stored.
@@ -132,7 +134,8 @@ static Precision *precision_new(Arena *scratch, const Graph *g)
 	                 .unscaled = NEWS(scratch, bool, g->nval),
 	                 .rounded = NEWS(scratch, Ref, g->nval),
 	                 .body = NEWS(scratch, Precision *, g->nval),
-	                 .low = NEWS(scratch, bool, g->slots.count + 1)};
+	                 .low = NEWS(scratch, bool, g->slots.count + 1),
+	                 .low_result = NEWS(scratch, bool, g->outs.count + 1)};
 	return p;
 }
 
@@ -160,6 +163,29 @@ static void find_products(Arena *scratch, Precision *p, const bool *of_slot, boo
 			p->body[r] = look_into(scratch, v, weighed, machine);
 		after[r] |= p->product[r] || is_attention(v->op) || p->body[r];
 	}
+}
+
+// Returns the products of the body of loop v; NULL: there are none to round.
+static Precision *look_into(Arena *scratch, const Val *v, const bool *weighed,
+                            const Machine *machine)
+{
+	const Graph *body = loop_of(v).body;
+	Precision *p = precision_new(scratch, body);
+	bool *after = NEWS(scratch, bool, body->nval), any = false;
+	bool *of_slot = NEWS(scratch, bool, body->slots.count + 1);
+	for (int k = 0; k < body->slots.count; k++)
+		of_slot[k] = weighed[v->in[1 + k]];
+	find_products(scratch, p, of_slot, after, machine);
+	for (Ref r = 1; r < (Ref)body->nval; r++)
+		any |= p->product[r] || p->body[r];
+	return any ? p : NULL;
+}
+
+// True for what a loop with products stacks.
+static bool is_stacked(const Precision *p, const Val *v)
+{
+	return v->op == O_result && p->body[v->in[0]] &&
+	       v->attr->i[0] >= loop_of(val(p->from, v->in[0])).carried;
 }
 
 // Finds the values in memory that are rounded: `after` a product.
@@ -191,7 +217,7 @@ static void find_handed(Arena *scratch, Precision *p, const bool *after, const M
 			Ref r = plan->kerns.at[i].out[k];
 			const Val *v = val(g, r);
 			p->handed[r] = v->type == E_f32 && after[r] && before[r] && !exact[r] &&
-			               !statistic[r] && may_round(g, v) &&
+			               !statistic[r] && (may_round(g, v) || is_stacked(p, v)) &&
 			               count_of(&v->shape) >= MANY;
 		}
 }
@@ -217,42 +243,49 @@ static void find_factors(Precision *p)
 			                               (p->factor[r] && passes_on(p, r));
 }
 
-// Finds the fixed operands of a loop which its products alone read.
-static void find_low(Arena *scratch, Precision *p, const LoopInfo *l)
+// Finds the operands of a loop, fixed or carried, which its products alone read.
+static void find_low(Arena *scratch, Precision *p, const LoopInfo *l, const bool *used)
 {
 	const Graph *g = p->from;
 	bool *exact = NEWS(scratch, bool, g->nval);
 	for (int i = 0; i < g->outs.count; i++)
-		exact[g->outs.at[i].val] = true;
+		exact[g->outs.at[i].val] |= i < l->until || !p->low_result[i - l->until];
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
 		bool moves = p->factor[r] && passes_on(p, r) && !exact[r];
 		for (int k = 0; k < v->nin; k++)
 			exact[v->in[k]] |= k >= p->product[r] && !holds_low(p, r, k) && !moves;
-		if (v->op == O_slot && v->attr->i[0] >= l->carried + l->scanned)
-			p->low[v->attr->i[0]] = p->factor[r] && !exact[r];
+		if (v->op != O_slot)
+			continue;
+		int64_t slot = v->attr->i[0];
+		bool carried = slot < l->carried && !used[slot];
+		p->low[slot] =
+		    p->factor[r] && !exact[r] && (carried || slot >= l->carried + l->scanned);
 	}
+	for (int k = 0; k < l->carried; k++)
+		p->low_result[k] = p->low[k];
 }
 
-// Returns what is rounded in the body of loop v; NULL: nothing.
-static Precision *look_into(Arena *scratch, const Val *v, const bool *weighed,
-                            const Machine *machine)
+// Chooses what is rounded in the bodies of loops, and of loops in them.
+static void settle_bodies(Arena *scratch, const Precision *p)
 {
-	LoopInfo l = loop_of(v);
-	const Graph *body = l.body;
-	Precision *p = precision_new(scratch, body);
-	bool *after = NEWS(scratch, bool, body->nval), any = false;
-	bool *of_slot = NEWS(scratch, bool, body->slots.count + 1);
-	for (int k = 0; k < body->slots.count; k++)
-		of_slot[k] = weighed[v->in[1 + k]];
-	find_products(scratch, p, of_slot, after, machine);
-	for (Ref r = 1; r < (Ref)body->nval; r++)
-		any |= p->product[r] || p->body[r];
-	if (!any)
-		return NULL;
-	find_factors(p);
-	find_low(scratch, p, &l);
-	return p;
+	for (Ref r = 1; r < (Ref)p->from->nval; r++) {
+		Precision *own = p->body[r];
+		if (!own)
+			continue;
+		LoopInfo l = loop_of(val(p->from, r));
+		bool *used = NEWS(scratch, bool, loop_results(&l) + 1);
+		for (Ref u = r + 1; u < (Ref)p->from->nval; u++) {
+			const Val *v = val(p->from, u);
+			if (v->op != O_result || v->in[0] != r)
+				continue;
+			used[v->attr->i[0]] = true;
+			own->low_result[v->attr->i[0]] = p->handed[u];
+		}
+		settle_bodies(scratch, own);
+		find_factors(own);
+		find_low(scratch, own, &l, used);
+	}
 }
 
 static Ref put_tf32_product(void *context, Graph *to, const Val *v, const Ref *in)
@@ -277,6 +310,9 @@ static Ref put_rounded_loop(Precision *p, Graph *to, const Val *v, const Ref *in
 			body->slots.at[k - 1].type = val(to, operand[k])->type;
 		}
 	copy_graph(body, l.body, NULL, put_rounded, p->body[r]);
+	for (int i = l.until; i < body->outs.count; i++)
+		if (p->body[r]->low_result[i - l.until])
+			body->outs.at[i].val = put_cast(body, body->outs.at[i].val, E_bf16);
 	l.body = body;
 	return put_loop(to, &l, operand);
 }
@@ -287,7 +323,8 @@ static Ref put_rounded(void *context, Graph *to, const Val *v, const Ref *in)
 	Ref r = ref_of(p->from, v), *low = NEWS(to->arena, Ref, v->nin + 1);
 	if (p->body[r])
 		return put_rounded_loop(p, to, v, in);
-	if (v->op == O_slot && p->low[v->attr->i[0]]) {
+	bool low_slot = v->op == O_slot && p->low[v->attr->i[0]];
+	if (low_slot || (v->op == O_result && p->handed[r])) {
 		p->rounded[r] = put_as(to, v, in);
 		return put_cast(to, p->rounded[r], E_f32);
 	}
@@ -322,6 +359,7 @@ Graph *precision_pass(Arena *arena, const Graph *from, const Machine *machine)
 	}
 	find_unscaled(p);
 	find_handed(scratch, p, after, machine);
+	settle_bodies(scratch, p);
 	find_factors(p);
 	copy_graph(to, from, NULL, put_rounded, p);
 	arena_free(scratch);

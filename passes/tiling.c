@@ -345,7 +345,8 @@ static void choose_a(Tiling *d)
 		step /= 2;
 	if (along % LINE == 0)
 		held = WAYS * SETS / step;
-	bool apart = down % 4096 && along % 4096;
+	// Matrix registers read a line of memory whole, so one strip does not need it again.
+	bool apart = (down % 4096 && along % 4096) || d->p.m <= d->p.matrix;
 	if (d->p.matrix && d->p.panels > FEWEST) // registers load full lines
 		apart &= down % LINE == 0;
 	bool lies = a.fixed && (s->height == 1 || apart) && !d->t->tuning->packed;
