@@ -377,7 +377,7 @@ static void one_strip(Dot *d, const Strip *strip, Value again)
 	d->panel = element(d, memory, times(g, parts.i, d->p.panel_size));
 	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 	Panel panel = panel_at(d, panels.i);
-	multiply(d, strip, &panel, again);
+	multiply(d, strip, &panel, again, LLVMConstInt(g->i1, 1, 0));
 	loop_end(g, &panels);
 	own_rows(d, strip->number, &row, &end);
 	finish_rows(d, strip->first, row, end, strip->sums);
