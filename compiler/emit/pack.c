@@ -91,15 +91,39 @@ Value in_place(Dot *d, int o, Value step, Value other)
 	return source_of(d, o, step, 0, other);
 }
 
-bool is_contiguous(Dot *d, int o)
+// Returns the bytes of an element of what operand o reads, whose elements along k, or along its
+// other axis, are adjacent; 0: they are not.
+static int64_t adjacent_bytes(Dot *d, int o, bool along_k)
 {
 	Gen *g = d->g;
 	Index k = some_index(g->vars, d->p.k), other = some_index(g->vars, o ? d->p.n : d->p.m);
 	Index idx[RANK], place;
 	Ref r = d->v->in[o];
 	element_index(d, o, &k, &other, idx);
-	return find_source(g, &r, idx, &place) && stride_along(g->vars, &place, &other) == 1 &&
-	       stride_along(g->vars, &place, &k) != IRREGULAR;
+	if (!find_source(g, &r, idx, &place))
+		return 0;
+	int64_t by_k = stride_along(g->vars, &place, &k);
+	int64_t by_other = stride_along(g->vars, &place, &other);
+	bool adjacent = (along_k ? by_k : by_other) == 1;
+	bool regular = by_k != IRREGULAR && by_other != IRREGULAR;
+	return adjacent && regular ? elems[val(g->graph, r)->type].bytes : 0;
+}
+
+bool is_contiguous(Dot *d, int o)
+{
+	return adjacent_bytes(d, o, false) > 0;
+}
+
+// Prefetches what a vector of steps reads of a later row of a or column of b, for matrix registers:
+// they multiply so fast that packing waits for memory most of the time.
+static void prefetch_steps(Dot *d, int o, Value step, Value other)
+{
+	enum { LINE = 64 };
+	int64_t bytes = d->p.matrix ? adjacent_bytes(d, o, true) : 0;
+	for (int64_t k = 0; bytes && k < d->g->width * d->p.fold; k += LINE / bytes) {
+		Value later = sum_of(d->g, step, number(d->g, k / d->p.fold));
+		d->g->ops->prefetch(d->g, source_of(d, o, later, 0, other), F_read);
+	}
 }
 
 // Returns the elements of two vectors of bf16 by turns, or one after the other, as vectors of
@@ -235,8 +259,10 @@ static void transpose_panels(Dot *d)
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
 	Value step = sum_of(g, d->from, steps.i), v[64];
-	for (int j = 0; j < width; j++)
+	for (int j = 0; j < width; j++) {
 		v[j] = splat(g, along_steps(d, 1, step, &columns[j], true));
+		prefetch_steps(d, 1, step, sum_of(g, column, number(g, width + j)));
+	}
 	transpose_vectors(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
@@ -320,7 +346,10 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	Index row = uniform_index(g, sum_of(g, top, rows.i), d->p.m, 1);
 	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
 	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
-	Value v = along_steps(d, 0, sum_of(g, d->from, steps.i), &row, false);
+	Value step = sum_of(g, d->from, steps.i),
+	      later = sum_of(g, top, sum_of(g, rows.i, number(g, RUN)));
+	Value v = along_steps(d, 0, step, &row, false);
+	prefetch_steps(d, 0, step, later);
 	keep(d, v, d->strip, sum_of(g, to, times(g, steps.i, d->p.a_step)));
 	loop_end(g, &steps);
 	loop_end(g, &rows);
