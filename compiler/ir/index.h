@@ -116,7 +116,7 @@ typedef struct Turn {
 	int lanes;             // the first of the axes along which the copy is contiguous
 	int64_t columns, rows; // their elements, and those of all other axes
 } Turn;
-// As locate, but goes on through what rounds to f16 or bf16.
+// As locate; of a value in f16 or bf16, goes on through casts to its type, or from fewer bits.
 bool locate_copied(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
 // False if `out` is no copy of a value in memory, or is contiguous where that is.
 bool find_turn(Arena *, const Graph *, const Inside *, Ref out, Turn *);

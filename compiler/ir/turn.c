@@ -24,9 +24,11 @@ static void take_across(Turn *t, const Shape *space, const int64_t *stride, bool
 
 bool locate_copied(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, Index *place)
 {
+	Elem type = val(g, *r)->type;
 	while (!locate(w, g, inside, r, idx, place)) {
 		const Val *v = val(g, *r);
-		if (v->op != O_cast || !is_half(v->type) || !inside->holds(inside->context, *r))
+		if (v->op != O_cast || !is_half(type) || !inside->holds(inside->context, *r) ||
+		    !(v->type == type || is_half(val(g, v->in[0])->type)))
 			return false;
 		for (int a = 0; a < v->shape.rank; a++)
 			if (!index_fits(w, &idx[a], v->shape.dim[a]))
