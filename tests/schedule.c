@@ -229,6 +229,25 @@ static int test_sums(Arena *arena, const char *text)
 	return 1;
 }
 
+// Matrix registers of 16 rows have two lines of 7 windows each.
+static int test_short_lines(Arena *arena)
+{
+	const Graph *g =
+	    parse_graph(arena, "lines",
+	                "graph lines\nslot x : input bf16[8,7,7,64]\nslot w : input bf16[576,64]\n"
+	                "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : bf16[8,7,7,64,3,3]\n"
+	                "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [392,576]) : bf16[392,576]\n"
+	                "%3 = dot(%2, w) : f32[392,64]\nout y = %3\n",
+	                book_builtin());
+	const Plan *p = plan_graph(arena, g, "lines", machine_named("x86-64-v4-amx"));
+	verify_plan(p);
+	const Sched *s = p->kerns.at[0].sched;
+	if (p->kerns.count == 1 && s->run == 7 && s->height == 28)
+		return 0;
+	printf("FAILED lines: a tile of %lld rows\n", (long long)s->height);
+	return 1;
+}
+
 int main(void)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
@@ -254,6 +273,7 @@ int main(void)
 		failed += test_sums(arena, "graph partials\nslot a : input f32[3000,300]\n"
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_panels(arena);
+		failed += test_short_lines(arena);
 		for (int i = 0; i < COUNT(products); i++)
 			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
 			                       used);

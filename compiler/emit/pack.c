@@ -139,19 +139,27 @@ static Value pairs_of(Gen *g, Value x, Value y, bool turns)
 	return LLVMBuildBitCast(g->b, x, LLVMVectorType(g->i32, (unsigned)n), "");
 }
 
+// Returns the first element of a step, all of which are complete, as a multiple of the step: what
+// others of the step divide it by need not be divided again.
+static Index first_term(Dot *d, Value step)
+{
+	Gen *g = d->g;
+	Index none = constant_index(0), i = uniform_index(g, step, d->p.steps, 1);
+	return add_index(g->vars, &none, &i, d->p.fold);
+}
+
 // Evaluates operand o at a step of k, with lanes along its other axis.
 static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 {
 	Gen *g = d->g;
-	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
+	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
+	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
 	Value x = operand_at(d, o, &k, lanes);
 	if (d->p.fold == 1)
 		return x;
-	Value next = term(d, step, 1);
-	bool complete = d->p.line % d->p.fold == 0;
+	k = shift_index(k, 1);
 	if (!complete)
-		next = least(g, next, number(g, d->p.k - 1));
-	k = uniform_index(g, next, d->p.k, 1);
+		k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
 	Value y = operand_at(d, o, &k, lanes);
 	if (!complete) {
 		Value steps = number(g, ceil_div(d->p.line, d->p.fold));
