@@ -247,6 +247,22 @@ static void emit_columns(Gen *g, RowKernel *s, LaneBody *body)
 
 // ---- columns over blocks of rows ------------------------------------------------------
 
+// Prefetches what is stored some lines later: a store to memory that was not read waits for its
+// line.
+static void prefetch_outs(Gen *g, const Index *idx)
+{
+	enum { AHEAD = 512 }; // elements; twice as many are as good
+	Index here = ravel(g->vars, &g->kern->space, idx), next = shift_index(here, AHEAD);
+	Lanes lanes = index_value(g, &next);
+	for (int o = 0; o < g->kern->nout; o++) {
+		if (is_reduced_out(g->graph, g->kern, o))
+			continue;
+		LLVMTypeRef type = memory_type(g, val(g->graph, g->kern->out[o])->type);
+		Value to = LLVMBuildGEP2(g->b, type, out_address(g, o), &lanes.base, 1, "");
+		g->ops->prefetch(g, to, F_write);
+	}
+}
+
 static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
@@ -255,8 +271,10 @@ static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 			group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit[u],
 			            s->idx + r * RANK);
 		partials_step(g, &s->parts, &unit[u], s->units, s->idx);
-		for (int r = 0; r < s->units && !g->kern->sched->after; r++)
+		for (int r = 0; r < s->units && !g->kern->sched->after; r++) {
+			prefetch_outs(g, s->idx + r * RANK);
 			store_outs(g, s->idx + r * RANK);
+		}
 	}
 }
 
