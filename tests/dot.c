@@ -275,6 +275,12 @@ static const struct Case {
      "graph mask\nslot a : input f32[37,40]\nslot h : input f32[37,40]\nslot b : input f32[37,50]\n"
      "%1 = select(0 < h, a, 0 * a) : f32[37,40]\n"
      "out y = dot(permute(%1; [1,0]), b)\n"},
+    {"pairs along k in panels of four vectors", 200,
+     "graph pairs\nslot a : input f32[13,200]\nslot b : input f32[5,100,64,2]\n"
+     "out y = dot(a, reshape(permute(b; [1,3,0,2]); [200,320]))\n"},
+    {"pairs along k in panels of two vectors, in blocks", 1100,
+     "graph pairs\nslot a : input f32[45,1100]\nslot b : input f32[3,550,32,2]\n"
+     "out y = dot(a, reshape(permute(b; [1,3,0,2]); [1100,96]))\n"},
     {"doubles", 40,
      "graph doubles\nslot a : input f64[37,40]\nslot b : input f64[40,50]\n"
      "out y = dot(a, b)\n"},

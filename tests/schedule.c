@@ -134,6 +134,35 @@ static int test_panels(Arena *arena)
 	return 1;
 }
 
+// With matrix registers, the products of a loop read bf16 in place: a weight that was rounded and
+// packed before the loop, and what the loop carries and stacks for them.
+static int test_rounded_loop(Arena *arena)
+{
+	const Graph *g =
+	    parse_graph(arena, "steps",
+	                "graph steps products bf16\nslot h : input f32[16,512]\n"
+	                "slot w : param f32[512,512]\n%1 = const i64 {7}\n"
+	                "%2 = loop(%1, h, w; [7,1,0,0,0]) : i64\n"
+	                "slot x : input f32[16,512]\nslot u : input f32[512,512]\n"
+	                "%1 = dot(x, u) : f32[16,512]\n%2 = act(%1; tanh) : f32[16,512]\n"
+	                "out y = %2\nout z = %2\nend\n"
+	                "%3 = result(%2; 1) : f32[7,16,512]\n"
+	                "out y = dot(reshape(%3; [112,512]), w)\n",
+	                book_builtin());
+	target = target_named(arena, "cpu:sapphirerapids", NULL);
+	const Plan *p = plan_after(arena, g, NULL);
+	const Sched *s = schedule_in_loop(p);
+	for (const Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
+		if (k->kind == L_loop && k->body->graph->slots.at[0].type == E_bf16 &&
+		    k->body->graph->slots.at[1].type == E_bf16 &&
+		    val(p->graph, k->out[0])->type == E_bf16 && s->a == W_place &&
+		    s->b == W_place && s->height == 16 && s->vectors == 4 && s->workers == 8)
+			return 0;
+	printf("FAILED %s: operands come by ways %d and %d, or are not rounded\n", g->name,
+	       (int)s->a, (int)s->b);
+	return 1;
+}
+
 // ---- tunings --------------------------------------------------------------------------
 
 static void add_keys(Table *choices, const Plan *p, uint64_t tuning)
@@ -279,6 +308,9 @@ int main(void)
 			                       used);
 		arena_free(arena);
 	}
+	Arena *arena = arena_new();
+	failed += test_rounded_loop(arena);
+	arena_free(arena);
 	for (int i = 1; i < tuning_count; i++)
 		if (!used[i]) {
 			printf("FAILED: tuning %s changes no schedule\n", tunings[i].name);
