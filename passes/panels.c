@@ -9,7 +9,7 @@ static int64_t fold_of(const Graph *g, const Val *v, const Machine *machine)
 {
 	int64_t k = last_dim(&val(g, v->in[0])->shape);
 	bool pairs = machine->pairs && val(g, v->in[0])->type == E_bf16;
-	return pairs && k >= 2 * machine->pairs && k % 2 == 0 ? 2 : 1;
+	return pairs && k % (2 * machine->pairs) == 0 ? 2 : 1;
 }
 
 // Returns how many columns a panel of x has, the second operand of dot v; 0: it is not read in
@@ -60,18 +60,28 @@ static bool choose_panel(Panels *p, const Graph *body, int slot)
 	return width > 0;
 }
 
-// [rows, columns] as [panels, rows / fold, width, fold].
-static Ref put_panels(Graph *to, Ref x, int64_t width, int64_t fold)
+// Sets the lengths into which the axes of [rows, columns] are split: rows into what registers hold,
+// steps, and what one instruction multiplies; columns into panels, vectors, and lanes.
+static Shape split_shape(const Panels *p, const Shape *x, int slot)
 {
-	static const int64_t turn[] = {2, 0, 3, 1};
-	const int64_t *dim = val(to, x)->shape.dim;
-	int64_t split[] = {dim[0] / fold, fold, dim[1] / width, width};
-	return put_permute(to, put_reshape(to, x, shape_of(4, split)), turn);
+	int64_t fold = p->fold[slot], width = p->width[slot], rows = x->dim[0] / fold;
+	bool matrix = fold > 1 && p->machine->pairs > 1;
+	int64_t steps = matrix ? p->machine->pairs : rows,
+	        lanes = matrix ? p->machine->lanes : width;
+	int64_t split[] = {rows / steps, steps, fold, x->dim[1] / width, width / lanes, lanes};
+	return shape_of(COUNT(split), split);
+}
+
+// [rows, columns] as panels, each in the order in which the tile loads it.
+static Ref put_panels(const Panels *p, Graph *to, Ref x, int slot)
+{
+	static const int64_t turn[] = {3, 0, 4, 1, 5, 2};
+	return put_permute(to, put_reshape(to, x, split_shape(p, &val(to, x)->shape, slot)), turn);
 }
 
 static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	static const int64_t back[] = {1, 3, 0, 2};
+	static const int64_t back[] = {1, 3, 5, 0, 2, 4};
 	const Panels *p = context;
 	if (v->op != O_slot || !p->width[v->attr->i[0]])
 		return put_as(to, v, in);
@@ -94,7 +104,7 @@ static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)
 	Graph *body = graph_like(to->arena, l.body);
 	for (int k = fixed; k < slots; k++)
 		if (p->width[k]) {
-			operand[1 + k] = put_panels(to, in[1 + k], p->width[k], p->fold[k]);
+			operand[1 + k] = put_panels(p, to, in[1 + k], k);
 			body->slots.at[k].shape = val(to, operand[1 + k])->shape;
 		}
 	copy_graph(body, l.body, NULL, put_in_body, p);

@@ -525,7 +525,7 @@ void tile_product(Scheduler *t)
 	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
 	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
 	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed &&
-	            !crossed && s->a != W_winograd && (!d.p.matrix || b.down == d.p.width);
+	            !crossed && s->a != W_winograd;
 	bool copied = d.copied[1] || crossed || s->a == W_winograd;
 	bool far = d.p.panels > 1 && d.p.k * d.p.n * d.p.bytes > d.cache / 2;
 	bool streams = lies && far && b.down == d.p.width && !d.p.matrix && s->a != W_patch;

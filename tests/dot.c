@@ -275,10 +275,13 @@ static const struct Case {
      "graph mask\nslot a : input f32[37,40]\nslot h : input f32[37,40]\nslot b : input f32[37,50]\n"
      "%1 = select(0 < h, a, 0 * a) : f32[37,40]\n"
      "out y = dot(permute(%1; [1,0]), b)\n"},
-    {"pairs along k in panels of four vectors", 200,
-     "graph pairs\nslot a : input f32[13,200]\nslot b : input f32[5,100,64,2]\n"
-     "out y = dot(a, reshape(permute(b; [1,3,0,2]); [200,320]))\n"},
-    {"pairs along k in panels of two vectors, in blocks", 1100,
+    {"panels of matrix registers, four wide", 192,
+     "graph pairs\nslot a : input f32[13,192]\nslot b : input f32[5,6,4,16,16,2]\n"
+     "out y = dot(a, reshape(permute(b; [1,3,5,0,2,4]); [192,320]))\n"},
+    {"panels of matrix registers, two wide, in blocks", 1088,
+     "graph pairs\nslot a : input f32[45,1088]\nslot b : input f32[3,34,2,16,16,2]\n"
+     "out y = dot(a, reshape(permute(b; [1,3,5,0,2,4]); [1088,96]))\n"},
+    {"panels of pairs along k", 1100,
      "graph pairs\nslot a : input f32[45,1100]\nslot b : input f32[3,550,32,2]\n"
      "out y = dot(a, reshape(permute(b; [1,3,0,2]); [1100,96]))\n"},
     {"doubles", 40,

@@ -634,7 +634,7 @@ void emit_dot(Gen *g)
 	                .b_step = s->b == W_place ? b.down
 	                          : d.p.matrix    ? d.p.lanes
 	                                          : d.p.width,
-	                .b_vector = s->b == W_place ? d.p.lanes : d.p.matrix * d.p.lanes,
+	                .b_vector = d.p.matrix * d.p.lanes,
 	                .c_row = d.p.squares.summed ? d.p.width : d.p.sum_row,
 	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,

@@ -351,18 +351,25 @@ Stride operand_stride(Vars *w, const Graph *g, const Inside *inside, const Val *
 bool lies_in_pairs(Vars *w, const Graph *g, const Inside *inside, const Val *v, const DotSizes *p,
                    const Index *batch, Stride *b)
 {
-	if (p->fold == 1 || p->k % p->fold || p->line % p->fold || p->n % p->width)
+	int64_t rows = p->matrix ? p->matrix : p->steps, columns = p->matrix ? p->lanes : p->width;
+	if (p->fold == 1 || p->k % (rows * p->fold) || p->line % p->fold || p->n % p->width)
 		return false;
-	Index idx[RANK], step = some_index(w, p->steps), half = some_index(w, p->fold);
-	Index panel = some_index(w, p->n / p->width), column = some_index(w, p->width);
+	Index half = some_index(w, p->fold), step = some_index(w, rows), idx[RANK];
+	Index block = some_index(w, p->steps / rows), column = some_index(w, columns);
+	Index vector = some_index(w, p->width / columns), panel = some_index(w, p->n / p->width);
 	Index row = add_index(w, &half, &step, p->fold);
-	Index at = add_index(w, &column, &panel, p->width);
+	Index at = add_index(w, &column, &vector, columns);
+	row = add_index(w, &row, &block, rows * p->fold);
+	at = add_index(w, &at, &panel, p->width);
 	dot_index(w, g, v, p, 1, batch, &row, &at, idx);
 	Stride pair = strides_of(w, g, inside, v->in[1], idx, &half, &column);
-	Stride far = strides_of(w, g, inside, v->in[1], idx, &step, &column);
-	if (!pair.fixed || !far.fixed || pair.down != 1 || far.along != p->fold ||
-	    far.down % p->fold)
+	Stride near = strides_of(w, g, inside, v->in[1], idx, &step, &vector);
+	Stride far = strides_of(w, g, inside, v->in[1], idx, &block, &panel);
+	bool adjacent = pair.fixed && pair.down == 1 && pair.along == p->fold && near.fixed &&
+	                near.down == columns * p->fold;
+	if (!adjacent || (p->matrix && (near.along != rows * near.down || !far.fixed ||
+	                                far.down != rows * p->width * p->fold)))
 		return false;
-	*b = (Stride){.fixed = true, .down = far.down / p->fold, .along = 1};
+	*b = (Stride){.fixed = true, .down = columns, .along = 1};
 	return true;
 }

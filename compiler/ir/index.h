@@ -90,7 +90,8 @@ void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, cons
 Stride operand_stride(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *, int o,
                       const Index *batch);
 // True if pairs of the right operand along k, which one instruction multiplies, are adjacent in
-// memory, and so are those of a panel's columns. Sets the strides, in pairs.
+// memory, and so are the pairs of a panel in the order in which the tile, or each matrix register,
+// loads them. Sets the strides, in pairs.
 bool lies_in_pairs(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *,
                    const Index *batch, Stride *b);
 

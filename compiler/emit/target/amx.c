@@ -156,8 +156,7 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 		}
 	}
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
-	bool adjacent = t->b_vector > t->lanes; // what registers load
-	s->b = along(g, t, s->b, adjacent ? t->vectors * t->b_vector : count * t->b_step);
+	s->b = along(g, t, s->b, t->vectors * t->b_vector);
 }
 
 // The steps that do not fill the registers, of the last block of k.
