@@ -277,6 +277,23 @@ static int test_short_lines(Arena *arena)
 	return 1;
 }
 
+// The exponentials of a row that only the second-level cache holds are kept.
+static int test_kept(Arena *arena)
+{
+	const Graph *g = parse_graph(arena, "kept",
+	                             "graph kept\nslot x : input f32[64,12000]\n"
+	                             "out y = softmax(x; [1])\n",
+	                             book_builtin());
+	const Plan *p = plan_after(arena, g, NULL);
+	int kept = 0;
+	for (int k = 0; k < p->kerns.count; k++)
+		kept += p->kerns.at[k].sched->keep.count;
+	if (kept == 1)
+		return 0;
+	printf("FAILED %s: %d values\n", g->name, kept);
+	return 1;
+}
+
 int main(void)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
@@ -303,6 +320,7 @@ int main(void)
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_panels(arena);
 		failed += test_short_lines(arena);
+		failed += test_kept(arena);
 		for (int i = 0; i < COUNT(products); i++)
 			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
 			                       used);
