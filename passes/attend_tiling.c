@@ -28,6 +28,7 @@ static void tile_attention_block(Scheduler *t)
 void tile_attention(Scheduler *t)
 {
 	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 512, BACK_QUERIES = 140 };
+	enum { MATRIX_BLOCK = 256 }; // of keys and of queries, of matrix registers: gradients
 	const Machine *machine = t->machine;
 	Sched *s = t->sched;
 	s->partition = P_heads;
@@ -41,11 +42,17 @@ void tile_attention(Scheduler *t)
 	s->height = even_height(p.queries, MAX(1, high)); // wider elements take more registers
 	s->unroll = machine->unroll;
 	p = attend_sizes(t->graph, t->kern, machine);
-	int64_t blocks = ceil_div(p.keys, p.back ? BACK_KEYS : KEYS);
+	int64_t back_keys = p.matrix ? MATRIX_BLOCK : BACK_KEYS;
+	int64_t blocks = ceil_div(p.keys, p.back ? back_keys : KEYS);
 	s->depth = ceil_div(ceil_div(p.keys, blocks), p.panel) * p.panel;
 	s->key_height = even_height(MIN(s->depth, p.keys), MAX(1, high));
+	if (p.matrix) {
+		s->height = s->key_height = 2 * p.matrix;
+		s->unroll = p.matrix;
+	}
 	int64_t strips = ceil_div(p.queries, s->height);
-	int64_t most = p.back ? BACK_QUERIES : QUERIES * t->tuning->cache / 100;
+	int64_t back_queries = p.matrix ? MATRIX_BLOCK : BACK_QUERIES;
+	int64_t most = p.back ? back_queries : QUERIES * t->tuning->cache / 100;
 	if (!p.back && p.batch * ceil_div(p.queries, most) < machine->workers)
 		most /= 2;
 	int64_t parts = ceil_div(p.queries, most);
@@ -54,7 +61,7 @@ void tile_attention(Scheduler *t)
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
 	s->batches = MAX(1, p.batch / groups);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
-	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * p.bytes;
+	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * (p.matrix ? 2 : p.bytes);
 	s->ahead_rows =
 	    p.batch > 1 && !t->tuning->still && read <= machine->l2 / 4 && (p.back || p.parts == 1);
 	s->local = p.local_bytes;

@@ -184,7 +184,9 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 static bool rounds_attention(const Fuse *f, const Group *p, const Group *c)
 {
 	Ref r = c->member.at[0], from = val(f->graph, r)->in[0];
-	return f->machine->threads > 1 && c->kind == L_map && c->member.count == 1 &&
+	bool rounds =
+	    f->machine->threads > 1 || attend_matrix(f->graph, val(f->graph, p->root), f->machine);
+	return rounds && c->kind == L_map && c->member.count == 1 &&
 	       val(f->graph, r)->op == O_cast && is_half(val(f->graph, r)->type) &&
 	       f->of[from] == p - f->group.at && f->users[from].count == 1 && !f->kept[from];
 }

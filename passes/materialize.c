@@ -163,6 +163,15 @@ static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *
 	       count_of(&v->shape) >= ROUNDED;
 }
 
+// True if v is attention in bf16, which a CPU's kernel of matrix registers stores so.
+static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
+                                 const Machine *machine)
+{
+	return v->op == O_cast && is_half(v->type) && machine->threads == 1 &&
+	       is_attention(val(g, v->in[0])->op) && live[v->in[0]] == 1 &&
+	       attend_matrix(g, val(g, v->in[0]), machine);
+}
+
 static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 {
 	if (c->effort.depth >= DEEP)
@@ -241,7 +250,8 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		cone[r] = cone_of(g, r, cone, cut, want);
 		const Val *v = val(g, r);
 		cut[r] = is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) ||
-		         (cone[r].reads && is_copy(g, v, &want[r], machine));
+		         (cone[r].reads && is_copy(g, v, &want[r], machine)) ||
+		         is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;
 		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
 		cut[turned] |= turned > 0;

@@ -117,9 +117,9 @@ static Elem low_type(const Precision *p, Ref r)
 }
 
 // Returns how many operands of attention are those of its products, with matrix instructions.
-static int attention_factors(const Val *v, const Machine *machine)
+static int attention_factors(const Graph *g, const Val *v, const Machine *machine)
 {
-	if (!is_attention(v->op) || v->type != E_f32 || !has_block_matrix(machine))
+	if (!is_attention(v->op) || !attend_matrix(g, v, machine))
 		return 0;
 	return v->op == O_attend_stats ? 2 : v->op == O_attend ? 3 : 4;
 }
@@ -158,7 +158,7 @@ static void find_products(Arena *scratch, Precision *p, const bool *of_slot, boo
 		}
 		bool rounds = v->op == O_dot && v->type == E_f32 && (weighed[r] || after[r]) &&
 		              last_dim(&val(g, v->in[0])->shape) >= DEPTH;
-		p->product[r] = rounds ? 2 : attention_factors(v, machine);
+		p->product[r] = rounds ? 2 : attention_factors(g, v, machine);
 		if (v->op == O_loop && g->products == E_bf16)
 			p->body[r] = look_into(scratch, v, weighed, machine);
 		after[r] |= p->product[r] || is_attention(v->op) || p->body[r];

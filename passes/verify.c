@@ -263,7 +263,8 @@ static void check_heads(const Plan *p, int k)
 		     (long long)z.strips, (long long)s->height, (long long)z.queries);
 	int64_t registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
 	int64_t tile = MAX(s->height, s->key_height) * s->vectors;
-	if ((tile + s->vectors + 1) * registers > m->registers)
+	if (z.matrix ? tile != 4 * z.matrix || s->height != s->key_height
+	             : (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
 	if (s->key_height > 2 * m->lanes)

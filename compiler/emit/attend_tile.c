@@ -54,8 +54,7 @@ Index row_index_of(const Attend *a, Value i, int64_t count)
 	return uniform_index(a->g, least(a->g, i, number(a->g, count - 1)), count, 1);
 }
 
-// Lanes base, base + 1, .. of an axis of `count`; `align` divides base.
-static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
+Index lanes_within(Gen *g, Value base, int64_t count, int64_t align)
 {
 	if (count % align == 0 || g->width == 1)
 		return lane_index(g, base, count, g->width == 1 ? 1 : align, NULL);
@@ -77,7 +76,7 @@ void copy_operand(const Attend *a, int o, Value first, Value count, Value memory
 	Index row = row_index_of(a, sum_of(g, first, loop.i), rows);
 	Value to = times(g, loop.i, panel ? panel : line);
 	for (int64_t c = 0; c < columns; c += g->width) {
-		Index column = lanes_of(g, number(g, c), columns, g->width);
+		Index column = lanes_within(g, number(g, c), columns, g->width);
 		int64_t offset = panel ? c / panel * line + c % panel : c;
 		local_store(a, at_element(a, a->v->in[o], &row, &column), memory,
 		            sum_of(g, to, number(g, offset)));
@@ -111,7 +110,7 @@ void pack_columns(const Attend *a, int o, Value memory, int64_t line, double fac
 			            memory, sum_of(g, row, number(g, k * panel)));
 		loop_end(g, &squares);
 	}
-	Index keys = lanes_of(g, first, a->p.keys, width);
+	Index keys = lanes_within(g, first, a->p.keys, width);
 	for (int64_t c = full; c < columns; c++) {
 		Index column = constant_index(c);
 		Value v = splat(g, at_element(a, a->v->in[o], &keys, &column));
@@ -158,13 +157,20 @@ static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t
 	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how};
 }
 
+static Value address_of(Gen *g, Elem type, Value memory, Value i)
+{
+	return LLVMBuildGEP2(g->b, memory_type(g, type), memory, &i, 1, "");
+}
+
 void add_operand(const Attend *a, Ahead *t, int o)
 {
 	Gen *g = a->g;
-	Ref r = a->v->in[o];
+	Ref r = read_operand(a, o);
 	const Shape *shape = &val(g->graph, r)->shape;
 	if (!a->s->ahead_rows)
 		return;
+	Elem type = val(g->graph, r)->type;
+	int64_t bytes = elems[type].bytes;
 	int lead = a->p.lead.rank;
 	Index idx[RANK], place;
 	Index row = some_index(g->vars, shape->dim[lead]);
@@ -175,9 +181,9 @@ void add_operand(const Attend *a, Ahead *t, int o)
 	Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &row, &column);
 	idx[lead] = idx[lead + 1] = constant_index(0);
 	if (s.fixed && s.along == 1 && locate(g->vars, g->graph, &g->computed, &r, idx, &place))
-		add_ahead(t, local_element(a, location_address(g, r), index_i64(g, &place)),
-		          shape->dim[lead], last_dim(shape) * a->p.bytes, s.down * a->p.bytes,
-		          F_read);
+		add_ahead(t, address_of(g, type, location_address(g, r), index_i64(g, &place)),
+		          shape->dim[lead], last_dim(shape) * bytes, s.down * bytes,
+		          a->p.matrix ? F_later : F_read);
 }
 
 void add_output(const Attend *a, Ahead *t, Op op)
@@ -186,37 +192,80 @@ void add_output(const Attend *a, Ahead *t, Op op)
 	for (int o = 0; o < g->kern->nout; o++) {
 		const Val *v = val(g->graph, g->kern->out[o]);
 		int64_t rows = v->shape.dim[a->p.lead.rank], columns = last_dim(&v->shape);
-		if (v->op != op)
+		if (val(g->graph, attention_of(g->graph, g->kern->out[o]))->op != op)
 			continue;
+		int64_t bytes = elems[v->type].bytes;
 		Value first = times(g, index_i64(g, &a->batch), rows * columns);
-		add_ahead(t, local_element(a, out_address(g, o), first), rows, columns * a->p.bytes,
-		          columns * a->p.bytes, F_write);
+		add_ahead(t, address_of(g, v->type, out_address(g, o), first), rows,
+		          columns * bytes, columns * bytes, F_write);
+	}
+}
+
+void prefetch_rows(const Attend *a, const Ahead *t, Value query)
+{
+	Gen *g = a->g;
+	for (int i = 0; a->p.matrix && i < t->count; i++) {
+		const struct Stream *s = &t->stream[i];
+		int64_t share = ceil_div(t->rows[i], a->p.queries);
+		int64_t apart = s->how == F_later ? 128 : 64; // the second cache loads two lines
+		Value row = times(g, times(g, query, share), s->row);
+		Value from = LLVMBuildGEP2(g->b, g->i8, t->from[i], &row, 1, "");
+		for (int64_t r = 0; r < share; r++)
+			for (int64_t at = 0; at < s->bytes; at += apart) {
+				Value line = number(g, r * s->row + at);
+				g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &line, 1, ""),
+				                 s->how);
+			}
 	}
 }
 
 // ---- products -------------------------------------------------------------------------
+
+// The shape of tiles, which is that of all if it is of matrix registers.
+static Tile tile_of(const Attend *a)
+{
+	return (Tile){.type = a->type,
+	              .bytes = (int)a->p.bytes,
+	              .lanes = a->p.lanes,
+	              .rows = (int)a->s->height,
+	              .vectors = (int)a->s->vectors,
+	              .unroll = (int)a->s->unroll,
+	              .rest = !a->p.matrix,
+	              .pairs = a->p.matrix,
+	              .dense = a->p.matrix,
+	              .matrix = a->p.matrix,
+	              .loops = 1};
+}
+
+void attend_begin(const Attend *a)
+{
+	Tile tile = tile_of(a);
+	a->g->ops->tile_begin(a->g, &tile);
+}
+
+void attend_end(const Attend *a)
+{
+	Tile tile = tile_of(a);
+	a->g->ops->tile_end(a->g, &tile);
+}
 
 Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool narrow,
                     const Ahead *ahead)
 {
 	int vectors = (int)a->s->vectors;
 	Product p = {.line = line};
-	if (ahead)
+	if (ahead && !a->p.matrix) // its tiles prefetch nothing
 		p.ahead = *ahead;
 	for (int less = 0; less <= lower; less++) {
-		Tile tile = {.type = a->type,
-		             .bytes = (int)a->p.bytes,
-		             .lanes = a->p.lanes,
-		             .rows = (int)z.rows - less,
-		             .vectors = 1,
-		             .unroll = (int)a->s->unroll,
-		             .rest = true,
-		             .a_row = z.a_row,
-		             .loops = 1,
-		             .loop = {{.a_step = z.a_step}},
-		             .b_step = z.b_step,
-		             .c_row = z.c_row};
-		if (z.a_step > 1) // each step in other lines of cache
+		Tile tile = tile_of(a);
+		tile.rows = (int)z.rows - less;
+		tile.vectors = 1;
+		tile.a_row = z.a_row;
+		tile.loop[0].a_step = tile.matrix ? 2 : z.a_step;
+		tile.b_step = tile.matrix ? tile.lanes : z.b_step;
+		tile.b_vector = tile.matrix * tile.lanes;
+		tile.c_row = z.c_row;
+		if (z.a_step > 1 && !tile.matrix) // each step in other lines of cache
 			tile.a_ahead = a->g->target->machine->ahead;
 		if (narrow && vectors > 1)
 			p.narrow[less] = tile_function(a->g, &tile);
@@ -231,7 +280,7 @@ Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool na
 bool has_narrow_rest(const Attend *a, int64_t columns)
 {
 	int64_t rest = columns % a->p.panel;
-	return columns < 0 || (rest > 0 && rest <= a->p.lanes);
+	return !a->p.matrix && (columns < 0 || (rest > 0 && rest <= a->p.lanes));
 }
 
 Product strip_product(const Attend *a, Layout z, int64_t line, int64_t columns, const Ahead *ahead)

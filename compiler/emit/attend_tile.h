@@ -1,5 +1,5 @@
-// attend_tile.h: declares the packing, prefetching and products of attention by vectors
-// (attend_tile.c), for attend.c.
+// attend_tile.h: declares the packing, softmax, prefetching and products of attention by vectors
+// and matrix registers, for attend.c.
 #ifndef ATTEND_TILE_H
 #define ATTEND_TILE_H
 #include "attend.h"
@@ -14,12 +14,33 @@ Value minus(Gen *, Value x, Value y);
 Value clamp_to(Gen *, Value x, Value most); // to [0, most]
 Value round_up(Gen *, Value x, int64_t by);
 Index row_index_of(const Attend *, Value i, int64_t count); // row i, or the last one
+// Lanes base, base + 1, .. of an axis of `count`; `align` divides base.
+Index lanes_within(Gen *, Value base, int64_t count, int64_t align);
 // Copies `count` rows of an operand from row `first` on: with panel > 0 into panels of so many
 // columns, rows of a panel adjacent and panels `line` apart; else as rows `line` apart.
 void copy_operand(const Attend *, int o, Value first, Value count, Value memory, int64_t line,
                   int64_t panel);
 // Packs the block's rows of an operand as columns, times `factor`: panels of keys, `line` apart.
 void pack_columns(const Attend *, int o, Value memory, int64_t line, double factor);
+
+// ---- bf16, for matrix registers: attend_matrix.c
+
+Ref read_operand(const Attend *, int o); // or what it widens from bf16
+Value half_element(const Attend *, Value memory, Value i);
+void half_store(const Attend *, Value, Value memory, Value i); // of i16
+typedef struct HalfRows { // `count` rows of an operand, up to a multiple of a panel's columns
+	int operand;
+	Value first, count;
+	Value rows, pairs; // where they are packed as rows and as pairs; NULL: not
+	int64_t line;      // of pairs, in f32: panels are so far apart
+} HalfRows;
+void pack_halves(const Attend *, const HalfRows *);
+// Like pack_columns: pairs of columns.
+void pack_half_columns(const Attend *, int o, Value memory, int64_t line);
+// Turns the rows of a strip, of keys [0, end), to columns from `line` on of rows by key.
+void turn_strip(const Attend *, int rows, int by_key, Value line, Value end);
+
+// ---- prefetching and products: attend_tile.c
 
 // Rows that a head touches after this one's products, of which each call of a tile prefetches its
 // share: all at once, the next loads would wait for them.
@@ -36,6 +57,9 @@ Ahead ahead_new(const Attend *, int64_t steps); // of a tile of so many, in the 
 void add_operand(const Attend *, Ahead *, int o); // the rows of an operand that the next head reads
 void add_output(const Attend *, Ahead *, Op);     // the rows that this head stores in an output
 
+// The same where tiles prefetch nothing: a share for each query of the head.
+void prefetch_rows(const Attend *, const Ahead *, Value query);
+
 // Tiles by height: that of a strip, and one row less, or NULL; narrow: of one vector, for the last
 // columns, which prefetches nothing, or NULL.
 typedef struct Product {
@@ -43,6 +67,9 @@ typedef struct Product {
 	int64_t line; // elements of b from panel to panel
 	Ahead ahead;
 } Product;
+
+// Around all products: the matrix registers, if they have any.
+void attend_begin(const Attend *), attend_end(const Attend *);
 
 typedef struct Layout { // elements from row to row, from step to step
 	int64_t rows, a_row, a_step, b_step, c_row;
@@ -68,5 +95,16 @@ typedef void PanelBody(const Attend *, const Product *, bool narrow, Value panel
 // Runs the body for the panels of the first `columns` columns, and perhaps some more.
 void each_panel(const Attend *, const Product *, Value columns, PanelBody *, const void *context);
 void multiply_panels(const Attend *, const Product *, const Operands *, Value columns);
+
+// ---- rows of scores: attend_rows.c
+
+Value shift_of(const Attend *);                // query i sees keys up to i + shift
+Value visible_to(const Attend *, Value query); // how many keys of the block it sees
+// Turns the scores of the strip into probabilities, relative to the largest of their row so far;
+// its statistics and sums begin at these rows of the worker's.
+void soften_strip(const Attend *, const Ahead *, Value stat, Value sums, Value again);
+// Turns the scores of the strip, at line `line` of AT_SCORES, into probabilities, and the gradients
+// of these into those of scores.
+void slope_strip(const Attend *, const Ahead ahead[2], Value line, Value end);
 
 #endif

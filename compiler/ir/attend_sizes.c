@@ -1,6 +1,16 @@
 // attend_sizes.c: sizes that follow from the schedule of attention: blocks, strips, local memory.
 #include "plan.h"
 
+Elem attend_matrix(const Graph *g, const Val *v, const Machine *machine)
+{
+	bool exact = machine->exact && !is_half(g->products);
+	if (v->type != E_f32)
+		return 0;
+	if (has_block_matrix(machine))
+		return exact ? E_f32 : g->products;
+	return machine->pairs > 1 && g->products == E_bf16 ? E_bf16 : 0;
+}
+
 static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machine)
 {
 	const Shape *q = &val(g, v->in[0])->shape, *k = &val(g, v->in[1])->shape;
@@ -13,6 +23,7 @@ static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machin
 	p.depth = v->op == O_attend_stats ? 0 : last_dim(&val(g, v->in[2])->shape);
 	p.bytes = elems[v->type].bytes;
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
+	p.matrix = attend_matrix(g, v, machine) ? machine->pairs : 0;
 	return p;
 }
 
@@ -104,8 +115,7 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 		int64_t height, columns;
 	} sizes[] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}, {16, 16}};
 	AttendSizes p = shapes_of(g, v, machine);
-	Elem products = machine->exact && !is_half(g->products) ? E_f32 : g->products;
-	Elem matrix = has_block_matrix(machine) && v->type == E_f32 ? products : 0;
+	Elem matrix = attend_matrix(g, v, machine);
 	AttendBlocks z = {.matrix = matrix,
 	                  .bytes = is_half(matrix) ? 2 : p.bytes,
 	                  .both_ways = is_half(matrix) && !machine->exact};
@@ -159,6 +169,69 @@ bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back
 	       (!back || blocks || p.batch >= SEVERAL);
 }
 
+int64_t attend_half_line(const AttendSizes *p, int64_t columns)
+{
+	return (ceil_div(columns, p->panel) + 1) * p->panel; // other lines, other sets of the cache
+}
+
+// Sizes of what both kinds of tiles have: statistics and sums.
+static void size_sums(AttendSizes *p, const Sched *s, const Machine *machine)
+{
+	int64_t *local = p->local, rows = s->strips * s->height;
+	if (p->back) {
+		int64_t keys = ceil_div(s->depth, s->key_height) * s->key_height;
+		local[AT_DQ] = p->parts * rows * p->width_line;
+		local[AT_DK] = keys * p->width_line;
+		local[AT_DV] = keys * p->depth_line;
+	} else {
+		local[AT_SUMS] = rows * p->depth_line;
+		local[AT_MOST] = local[AT_TOTAL] = s->strips * p->stat_line;
+		local[AT_BASE] = local[AT_FADE] = p->stat_line;
+		local[AT_LANES] = s->height * machine->lanes;
+	}
+}
+
+static void size_vectors(AttendSizes *p, const Sched *s)
+{
+	int64_t *local = p->local, rows = s->strips * s->height;
+	int64_t block = ceil_div(s->depth, p->panel) * p->panel;
+	int64_t width = ceil_div(p->width, p->panel) * p->panel;
+	int64_t depth = ceil_div(p->depth, p->panel) * p->panel;
+	local[AT_KEYS] = block * (p->width + 1);
+	local[AT_QUERIES] = (p->back ? rows : s->height) * p->width_line;
+	local[AT_SCORES] = (p->back ? rows : s->height) * p->score_line;
+	local[AT_VALUES] = p->back ? block * (p->depth + 1) : depth * (s->depth + 1);
+	if (p->back) {
+		local[AT_KEY_ROWS] = width * (s->depth + 1);
+		local[AT_SLOPES] = local[AT_SCORES];
+		local[AT_GRADIENTS] = rows * p->depth_line;
+	}
+}
+
+// Elements are those of scores: pairs of bf16.
+static void size_matrices(AttendSizes *p, const Sched *s)
+{
+	int64_t *local = p->local, rows = s->strips * s->height;
+	int64_t width = ceil_div(p->width, p->panel) * p->panel;
+	int64_t depth = ceil_div(p->depth, p->panel) * p->panel;
+	int64_t strip = s->height * attend_half_line(p, s->depth) / 2;
+	local[AT_KEYS] = s->depth * (width / 2 + 1);
+	local[AT_QUERIES] = (p->back ? rows : s->height) * attend_half_line(p, width) / 2;
+	local[AT_SCORES] = s->height * p->score_line;
+	local[AT_VALUES] = p->back ? s->depth * (depth / 2 + 1) : depth * (s->depth / 2 + 1);
+	local[AT_WEIGHT_ROWS] = strip;
+	if (p->back) {
+		local[AT_SLOPE_ROWS] = strip;
+		local[AT_KEY_WEIGHTS] = s->depth * attend_half_line(p, rows) / 2;
+		local[AT_KEY_SLOPES] = local[AT_KEY_WEIGHTS];
+		local[AT_SLOPES] = local[AT_SCORES];
+		local[AT_KEY_ROWS] = width * (s->depth / 2 + 1);
+		local[AT_GRADIENTS] = rows * attend_half_line(p, depth) / 2;
+		local[AT_QUERY_PAIRS] = width * (rows / 2 + 1);
+		local[AT_GRADIENT_PAIRS] = depth * (rows / 2 + 1);
+	}
+}
+
 AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 {
 	const Sched *s = kern->sched;
@@ -168,41 +241,22 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 		return p;
 	p.blocks = ceil_div(p.keys, s->depth);
 	p.strips = ceil_div(p.queries, s->height);
-	p.lower = p.strips * s->height - p.queries;
+	p.lower = p.matrix ? 0 : p.strips * s->height - p.queries;
 	p.parts = ceil_div(p.strips, s->strips);
 	// A row of scores ends in space for the tile that takes its columns for rows.
 	p.score_line = ceil_div(s->depth, p.panel) * p.panel + 2 * machine->lanes;
 	p.width_line = ceil_div(p.width, p.panel) * p.panel + machine->lanes;
 	p.depth_line = ceil_div(p.depth, p.panel) * p.panel + machine->lanes;
 	p.stat_line = ceil_div(s->height, machine->lanes) * machine->lanes;
-	int64_t rows = s->strips * s->height, block = ceil_div(s->depth, p.panel) * p.panel;
-	int64_t width = ceil_div(p.width, p.panel) * p.panel;
-	int64_t depth = ceil_div(p.depth, p.panel) * p.panel;
-	int64_t *local = p.local;
-	local[AT_KEYS] = block * (p.width + 1);
-	local[AT_QUERIES] = (p.back ? rows : s->height) * p.width_line;
-	local[AT_SCORES] = (p.back ? rows : s->height) * p.score_line;
-	if (p.back) {
-		int64_t keys = ceil_div(s->depth, s->key_height) * s->key_height;
-		local[AT_VALUES] = block * (p.depth + 1);
-		local[AT_KEY_ROWS] = width * (s->depth + 1);
-		local[AT_SLOPES] = local[AT_SCORES];
-		local[AT_GRADIENTS] = rows * p.depth_line;
-		local[AT_DQ] = p.parts * rows * p.width_line;
-		local[AT_DK] = keys * p.width_line;
-		local[AT_DV] = keys * p.depth_line;
-	} else {
-		local[AT_VALUES] = depth * (s->depth + 1);
-		local[AT_SUMS] = rows * p.depth_line;
-		local[AT_MOST] = local[AT_TOTAL] = s->strips * p.stat_line;
-		local[AT_BASE] = local[AT_FADE] = p.stat_line;
-		local[AT_LANES] = s->height * machine->lanes;
-	}
+	size_sums(&p, s, machine);
+	if (p.matrix)
+		size_matrices(&p, s);
+	else
+		size_vectors(&p, s);
 	for (int k = 0; k < AT_PARTS; k++)
-		p.local_bytes += full_lines(local[k] * p.bytes);
+		p.local_bytes += full_lines(p.local[k] * p.bytes);
 	return p;
 }
-
 bool same_attention(const Val *a, const Val *b)
 {
 	int n = attention_bias(a->op), m = attention_bias(b->op), given = MIN(n, m);

@@ -425,6 +425,13 @@ enum {
 	AT_DQ,        // gradients: of all queries of the head, of a block of keys
 	AT_DK,
 	AT_DV,
+	// Of matrix registers, in bf16; AT_SCORES and AT_SLOPES have a strip then.
+	AT_WEIGHT_ROWS,    // probabilities of a strip
+	AT_SLOPE_ROWS,     // gradients of its scores
+	AT_KEY_WEIGHTS,    // both by key, of a block of queries
+	AT_KEY_SLOPES,
+	AT_QUERY_PAIRS,    // a block of queries, in panels
+	AT_GRADIENT_PAIRS, // rows of the gradient of the result, in panels
 	AT_PARTS
 };
 typedef struct AttendSizes {
@@ -433,6 +440,7 @@ typedef struct AttendSizes {
 	int64_t batch, queries, keys, width, depth; // heads; columns of queries, of values
 	int64_t bytes;                              // of an element
 	int lanes;                                  // elements of a vector
+	int matrix;                                 // as in Tile: operands are bf16
 	int64_t panel;                              // columns of a panel
 	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
 	int64_t lower;                              // strips, the last, of one row less
@@ -443,6 +451,10 @@ typedef struct AttendSizes {
 // True if one kernel computes both: they have the same operands.
 bool same_attention(const Val *, const Val *);
 AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
+// Of matrix registers: elements of bf16 from row to row of so many.
+int64_t attend_half_line(const AttendSizes *, int64_t columns);
+// Returns the type that matrix instructions of attention read, f32 as in BlockSizes; 0: none.
+Elem attend_matrix(const Graph *, const Val *, const Machine *);
 // Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height`
 // rows, queries or keys, and goes through blocks of `columns` of the others.
 enum {                // parts of the memory that its threads share: operands of products

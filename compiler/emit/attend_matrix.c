@@ -1,0 +1,206 @@
+// attend_matrix.c: emits the operands of attention for matrix registers, which are bf16.
+// Output: rows, with zeros after the last column; pairs, that is rows 2i and 2i + 1 by turns, and
+// columns, that is pairs of elements of a row in each line, both in panels of what each register
+// loads; and the probabilities and slopes of a strip of queries by key. Invariant: rows that a sum
+// goes through are 0 beyond the last.
+#include "attend_tile.h"
+
+static LLVMTypeRef half_vector(const Attend *a)
+{
+	return LLVMVectorType(a->g->i16, (unsigned)a->g->width);
+}
+
+Value half_element(const Attend *a, Value memory, Value i)
+{
+	return LLVMBuildGEP2(a->g->b, a->g->i16, memory, &i, 1, "");
+}
+
+static Value half_load(const Attend *a, Value memory, Value i)
+{
+	Value v = LLVMBuildLoad2(a->g->b, half_vector(a), half_element(a, memory, i), "");
+	LLVMSetAlignment(v, 2);
+	return v;
+}
+
+void half_store(const Attend *a, Value v, Value memory, Value i)
+{
+	Value to = LLVMBuildStore(a->g->b, splat(a->g, v), half_element(a, memory, i));
+	LLVMSetAlignment(to, 2);
+}
+
+// ---- packing --------------------------------------------------------------------------
+
+static int64_t columns_of(const Attend *a, int o)
+{
+	return last_dim(&val(a->g->graph, a->v->in[o])->shape);
+}
+
+Ref read_operand(const Attend *a, int o)
+{
+	const Gen *g = a->g;
+	Ref r = a->v->in[o];
+	const Val *v = val(g->graph, r);
+	bool wide = a->p.matrix && v->op == O_cast && val(g->graph, v->in[0])->type == E_bf16;
+	return wide && g->computed.holds(g->computed.context, r) ? v->in[0] : r;
+}
+
+// Returns the vector of an operand's row from column c on: 0 beyond the last.
+static Value halves_at(const Attend *a, int o, const Index *row, int64_t c)
+{
+	Gen *g = a->g;
+	int64_t columns = columns_of(a, o);
+	Value none = LLVMConstNull(half_vector(a)), x;
+	if (c >= columns)
+		return none;
+	Ref r = read_operand(a, o);
+	Index column = lanes_within(g, number(g, c), columns, g->width);
+	x = splat(g, at_element(a, r, row, &column));
+	if (val(g->graph, r)->type == E_f32)
+		x = narrow_float(g, x, E_bf16);
+	Value exist = index_value(g, &column).mask;
+	return exist ? choose(g, exist, x, none) : x;
+}
+
+// Returns elements first, first + 1, .. of x and y by turns, as many as a vector has.
+static Value by_turns(const Attend *a, Value x, Value y, int first)
+{
+	Gen *g = a->g;
+	Value lane[64];
+	for (int l = 0; l < g->width; l++)
+		lane[l] = LLVMConstInt(g->i32, (unsigned)(first + l / 2 + l % 2 * g->width), 0);
+	return LLVMBuildShuffleVector(g->b, x, y, LLVMConstVector(lane, (unsigned)g->width), "");
+}
+
+// Packs rows i and i + 1 of `p`; those from `end` on as 0; NULL: none are.
+static void pack_two(const Attend *a, const HalfRows *p, Value i, Value end)
+{
+	Gen *g = a->g;
+	int width = g->width;
+	int64_t columns = columns_of(a, p->operand), line = attend_half_line(&a->p, columns);
+	int64_t rows = val(g->graph, a->v->in[p->operand])->shape.dim[a->p.lead.rank];
+	Index row[2];
+	Value own[2] = {i, sum_of(g, i, number(g, 1))}, x[2];
+	for (int k = 0; k < 2; k++)
+		row[k] = row_index_of(a, sum_of(g, p->first, own[k]), rows);
+	// Pairs of 16 columns that a register loads, and where it has those of the two rows.
+	int64_t square = 2 * a->p.matrix * a->p.lanes;
+	Value own_row = LLVMBuildURem(g->b, i, number(g, 2 * a->p.matrix), "");
+	Value place = times(g, minus(g, i, own_row), 2 * a->p.lanes);
+	place = sum_of(g, place, times(g, own_row, a->p.lanes));
+	g->width = (int)a->p.panel;
+	for (int64_t c = 0; c < columns; c += g->width) {
+		for (int k = 0; k < 2; k++) {
+			x[k] = halves_at(a, p->operand, &row[k], c);
+			if (end)
+				x[k] = choose(g, LLVMBuildICmp(g->b, LLVMIntSLT, own[k], end, ""),
+				              x[k], LLVMConstNull(half_vector(a)));
+			if (p->rows)
+				half_store(a, x[k], p->rows,
+				           sum_of(g, times(g, own[k], line), number(g, c)));
+		}
+		Value to = sum_of(g, place, number(g, 2 * c / g->width * p->line));
+		for (int part = 0; part < 2 && p->pairs; part++)
+			half_store(a, by_turns(a, x[0], x[1], part * g->width / 2), p->pairs,
+			           sum_of(g, to, number(g, part * square)));
+	}
+	g->width = width;
+}
+
+void pack_halves(const Attend *a, const HalfRows *p)
+{
+	Gen *g = a->g;
+	Value full = LLVMBuildAnd(g->b, p->count, number(g, -2), "");
+	Loop loop = loop_begin(g, number(g, 0), full, 2);
+	pack_two(a, p, loop.i, NULL);
+	loop_end(g, &loop);
+	loop = loop_begin(g, full, round_up(g, p->count, a->p.panel), 2);
+	pack_two(a, p, loop.i, p->count);
+	loop_end(g, &loop);
+}
+
+void pack_half_columns(const Attend *a, int o, Value memory, int64_t line)
+{
+	Gen *g = a->g;
+	int width = g->width;
+	int64_t panel = a->p.panel;
+	Loop loop = loop_begin(g, number(g, 0), a->keys, width);
+	Value to = times(g, LLVMBuildUDiv(g->b, loop.i, number(g, panel), ""), line);
+	Value vector = LLVMBuildURem(g->b, loop.i, number(g, panel), "");
+	to = sum_of(g, to, times(g, vector, a->p.matrix));
+	Index key[64];
+	for (int k = 0; k < width; k++) {
+		Value own = sum_of(g, loop.i, number(g, k));
+		key[k] = row_index_of(a, sum_of(g, a->first_key, own), a->p.keys);
+	}
+	for (int64_t c = 0; c < columns_of(a, o); c += 2 * width) {
+		Value v[64];
+		g->width = 2 * width;
+		for (int k = 0; k < width; k++)
+			v[k] = halves_at(a, o, &key[k], c);
+		g->width = width;
+		for (int k = 0; k < width; k++)
+			v[k] = LLVMBuildBitCast(g->b, v[k], attend_vector(a), "");
+		transpose_vectors(g, v);
+		for (int k = 0; k < width; k++)
+			local_store(a, v[k], memory,
+			            sum_of(g, to, number(g, c / 2 * panel + k * width)));
+	}
+	loop_end(g, &loop);
+}
+
+// ---- probabilities --------------------------------------------------------------------
+
+// Elements of x and y by turns, within each 128 bits: the first half of them, or the other.
+static Value within_quarters(const Attend *a, Value x, Value y, int other)
+{
+	enum { QUARTER = 8 }; // elements
+	Gen *g = a->g;
+	Value lane[64];
+	for (int l = 0; l < g->width; l++) {
+		int from = l / QUARTER * QUARTER + other * QUARTER / 2 + l % QUARTER / 2;
+		lane[l] = LLVMConstInt(g->i32, (unsigned)(from + l % 2 * g->width), 0);
+	}
+	return LLVMBuildShuffleVector(g->b, x, y, LLVMConstVector(lane, (unsigned)g->width), "");
+}
+
+// Turns half of the keys from `key` on: of each eight, the first four or the others.
+static void turn_keys(const Attend *a, Value from, Value to, Value key, int other)
+{
+	Gen *g = a->g;
+	int width = g->width;
+	int64_t line = attend_half_line(&a->p, a->s->depth);
+	int64_t key_line = attend_half_line(&a->p, a->s->strips * a->s->height);
+	Value v[64];
+	g->width = 2 * width;
+	for (int r = 0; r < width; r++) {
+		Value x = half_load(a, from, sum_of(g, key, number(g, 2 * r * line)));
+		Value y = half_load(a, from, sum_of(g, key, number(g, (2 * r + 1) * line)));
+		v[r] = within_quarters(a, x, y, other);
+	}
+	g->width = width;
+	for (int r = 0; r < width; r++)
+		v[r] = LLVMBuildBitCast(g->b, v[r], attend_vector(a), "");
+	transpose_vectors(g, v);
+	for (int j = 0; j < width; j++) {
+		int64_t own = j / 4 * 8 + other * 4 + j % 4;
+		Value at = times(g, sum_of(g, key, number(g, own)), key_line);
+		local_store(a, v[j], half_element(a, to, at), number(g, 0));
+	}
+}
+
+void turn_strip(const Attend *a, int rows, int by_key, Value line, Value end)
+{
+	Gen *g = a->g;
+	int64_t row = attend_half_line(&a->p, a->s->depth);
+	Value to = half_element(a, a->local[by_key], line);
+	Loop none = loop_begin(g, a->rows, number(g, a->s->height), 1);
+	Loop keys = loop_begin(g, number(g, 0), end, g->width);
+	half_store(a, LLVMConstNull(half_vector(a)), a->local[rows],
+	           sum_of(g, times(g, none.i, row), keys.i));
+	loop_end(g, &keys);
+	loop_end(g, &none);
+	Loop blocks = loop_begin(g, number(g, 0), end, a->p.panel);
+	for (int other = 0; other < 2; other++)
+		turn_keys(a, a->local[rows], to, blocks.i, other);
+	loop_end(g, &blocks);
+}
