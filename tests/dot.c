@@ -160,6 +160,10 @@ static const struct Case {
      "slot w : input f32[180,40]\n"
      "%1 = window(max(x * c, 0); [1,9,3,1,1,1,1, 2,8,3,1,1,1,1], 0.5) : f32[2,9,8,20,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [144,180]), w)\n"},
+    {"many panels, and sums of their columns", 75,
+     "graph panels\nslot a : input f32[70,75]\nslot b : input f32[75,333]\n"
+     "slot c : input f32[1,333]\n%1 = dot(a, b) : f32[70,333]\n"
+     "out y = max(%1 + c, 0)\nout s = sum(%1 * 0.05; [0])\n"},
     {"squares of windows, and sums of them", WINOGRAD(20),
      "graph squares\nslot x : input f32[2,30,31,20]\nslot w : input f32[180,40]\n"
      "slot c : input f32[1,40]\n"
