@@ -20,7 +20,7 @@ static const struct {
             {DATA, PASS_read, PASS_eta},
             {LOSS, PASS_loss, PASS_loss},
             {ETA | STEP, PASS_eta, PASS_eta},
-            {TARGET, PASS_fuse, PASS_fuse},
+            {TARGET, PASS_decompose, PASS_fuse},
             {MEMORY, PASS_recompute, PASS_recompute}};
 
 // ---- printing -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// dot.h: declares what dot.c (the loops) and pack.c (the packing) of a matrix product share.
+// dot.h: declares what the files of a matrix product share.
 #ifndef DOT_H
 #define DOT_H
 #include "gen.h"
@@ -64,6 +64,28 @@ typedef struct PatchLine { // elements of the value under windows
 	double fill;
 	Value to; // where it is packed
 } PatchLine;
+
+// ---- dot_prefetch.c -------------------------------------------------------------------
+
+typedef struct Strip {                // of a
+	Value number, first, a, sums; // the first row; addresses
+} Strip;
+
+typedef struct Panel {                      // of b
+	Value number, column, at_column, b; // column: the worker's; of all
+} Panel;
+
+// Choose what the tile prefetches: of the maps after the product; the sums of squares that it adds
+// to; what is packed next.
+void choose_streams(Dot *);
+void choose_next_sums(Dot *);
+void choose_next(Dot *);
+// Returns where a row of the strip meets the panel in the memory of a stream.
+Value stream_at(Dot *, int stream, const Strip *, const Panel *, Value row);
+// Returns the address of what is prefetched meanwhile of operand o.
+Value next_of(Dot *, int o, const Strip *, const Panel *);
+// Prefetches what the maps after a matrix tile's last products (done) read of its rows.
+void prefetch_operands(Dot *, const Strip *, const Panel *, Value done);
 
 // ---- winograd.c -----------------------------------------------------------------------
 
