@@ -8,19 +8,10 @@
 #include <string.h>
 
 typedef struct Function {
-	const char *name; // or an expression in x
+	const char *name;
 	long double (*truth)(long double);
 	double ulps[2]; // limits in f32 and f64
 } Function;
-
-static long double exp_of_minus_square(long double x)
-{
-	return expl(-(float)(x * x));
-}
-
-// Exponentials that are known to be at most 1 take fewer instructions: the operand is as if it were
-// off by a fourth of its last bit.
-static const Function below = {"exp(neg(mul(x, x)))", exp_of_minus_square, {20, 0}};
 
 static const Function functions[] = {
     {"exp", expl, {1, 1}},       {"expm1", expm1l, {4, 2.5}}, {"log", logl, {2, 1}},
@@ -87,9 +78,8 @@ static bool check(const Function *f, Elem type, const Target *target, const char
 {
 	Arena *arena = arena_new();
 	Array x = operands(arena, type);
-	const char *text =
-	    format(arena, "graph math\nslot x : input %s[%lld]\nout y = %s%s\n", elems[type].name,
-	           (long long)x.shape.dim[0], f->name, strchr(f->name, '(') ? "" : "(x)");
+	const char *text = format(arena, "graph math\nslot x : input %s[%lld]\nout y = %s(x)\n",
+	                          elems[type].name, (long long)x.shape.dim[0], f->name);
 	Graph *g = parse_graph(arena, f->name, text, book_builtin());
 	Compiled *c = compile_graph(arena, g, target, f->name);
 	Array y = outs_compiled(arena, c, &x)[g->outs.at[0].val];
@@ -109,7 +99,7 @@ static bool check(const Function *f, Elem type, const Target *target, const char
 
 static bool check_all(const Target *target, const char *name)
 {
-	bool good = check(&below, E_f32, target, name);
+	bool good = true;
 	for (int i = 0; i < COUNT(functions); i++)
 		for (int t = 0; t < 2; t++)
 			good &= check(&functions[i], t ? E_f64 : E_f32, target, name);

@@ -34,10 +34,13 @@ bool has_half_instructions(const Gen *g)
 }
 
 // True if an instruction of the CPU rounds vectors of f32 to bf16: every CPU has one that adds
-// products of pairs. It takes subnormal numbers for 0, as kernels do.
+// products of pairs. It takes subnormal numbers for 0, as kernels do. Other products than of bf16
+// have the bits of CPUs without it.
 static bool has_rounding(const Gen *g)
 {
-	return g->ops->add_pairs && g->target->machine->pairs && !g->target->emulated;
+	const Machine *machine = g->target->machine;
+	return g->ops->add_pairs && machine->pairs && !g->target->emulated &&
+	       g->graph->products == E_bf16;
 }
 
 // By way of f32, as the evaluator does.

@@ -164,44 +164,8 @@ static Value apply_to(Gen *g, Op op, Elem e, Elem result, int n, Value *x)
 	return result == e ? narrow_float(g, y, e) : y;
 }
 
-static bool is_uniform(const Graph *g, Ref r, double x)
-{
-	double c;
-	return const_num(g, r, &c) && c == x;
-}
-
-// True if `r` is a maximum of x, or 0 where that is -inf.
-static bool is_most_of(const Graph *g, Ref r, Ref x)
-{
-	const Val *v = val(g, r);
-	if (v->op == O_select && is_uniform(g, v->in[1], 0)) {
-		const Val *none = val(g, v->in[0]);
-		bool is = none->op == O_eq && none->in[0] == v->in[2] &&
-		          is_uniform(g, none->in[1], -INFINITY);
-		v = val(g, is ? v->in[2] : r);
-	}
-	return v->op == O_amax && v->in[0] == x;
-}
-
-// True if a value is never above 0, by the way that it is computed: what is left of a maximum, or
-// minus a square.
-static bool is_below(const Graph *g, Ref r)
-{
-	const Val *v = val(g, r);
-	double c;
-	if (v->op == O_sub)
-		return is_most_of(g, v->in[1], v->in[0]);
-	bool minus = v->op == O_neg || (v->op == O_mul && const_num(g, v->in[1], &c) && c < 0);
-	const Val *u = minus ? val(g, v->in[0]) : v;
-	return minus && u->op == O_mul && u->in[0] == u->in[1];
-}
-
 Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 {
-	// Unfused, it would lose too many digits.
-	bool fused = g->target->machine->fused && g->target->machine->threads == 1;
-	if (v->op == O_exp && v->type == E_f32 && fused && is_below(g->graph, v->in[0]))
-		return math_exp_below(g, x[0]);
 	if (v->op == O_cast)
 		return cast_value(g, x[0], types[0], v->type);
 	if (v->op == O_narrow) {
