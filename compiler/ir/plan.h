@@ -426,9 +426,9 @@ enum {
 	AT_DK,
 	AT_DV,
 	// Of matrix registers, in bf16; AT_SCORES and AT_SLOPES have a strip then.
-	AT_WEIGHT_ROWS,    // probabilities of a strip
-	AT_SLOPE_ROWS,     // gradients of its scores
-	AT_KEY_WEIGHTS,    // both by key, of a block of queries
+	AT_WEIGHT_ROWS, // probabilities of a strip
+	AT_SLOPE_ROWS,  // gradients of its scores
+	AT_KEY_WEIGHTS, // both by key, of a block of queries
 	AT_KEY_SLOPES,
 	AT_QUERY_PAIRS,    // a block of queries, in panels
 	AT_GRADIENT_PAIRS, // rows of the gradient of the result, in panels
