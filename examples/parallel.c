@@ -26,7 +26,7 @@ static float *train(struct amos *m, int64_t from, MPI_Comm comm, double *loss)
 		x[i] = sinf(0.7f * (float)(4 * from + i));
 	for (i = 0; i < n; i++)
 		labels[i] = (from + i) % 3;
-	for (int step = 0; step < 400; step++) {
+	for (int step = 0; step < 300; step++) {
 		need(amos_gradient(m, loss));
 		MPI_Allreduce(MPI_IN_PLACE, g, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, comm);
 		for (i = 0; i < bytes / 4; i++)

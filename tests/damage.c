@@ -55,7 +55,8 @@ static void change_number(File *f, size_t at)
 	static const int64_t odd[] = {
 	    0,         1,         -1,        2,         255,           65536,
 	    INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, INT64_MAX / 8, 0x7ff0000000000000};
-	size_t n = MIN((size_t)1 << draw(4), f->count - at);
+	size_t n = (size_t)1 << draw(4);
+	n = MIN(n, f->count - at);
 	replace(f, at, n, &odd[draw(COUNT(odd))], n);
 }
 
