@@ -193,7 +193,7 @@ static bool find_parts(RowBlocks *b, Ref logits)
 	return largest;
 }
 
-// Returns how many rows of the logits v stay whole.
+// Returns the most rows that the logits v may have without being divided into blocks.
 static int64_t whole_rows(const RowBlocks *b, const Val *v)
 {
 	bool matrix = b->machine->pairs > 1 && val(b->from, v->in[0])->type == E_bf16;

@@ -66,8 +66,8 @@ static void choose_tile(Tiling *d)
 
 // ---- windows --------------------------------------------------------------------------
 
-// Returns the rows of matrix registers that take n lines of windows, or of parts of them: perhaps
-// several in a register, all steps of k in one block.
+// Returns how many rows of matrix registers n lines of windows, or parts of them, take up: short
+// lines share a register if all steps of k are one block.
 static int64_t register_rows(Tiling *d, int64_t run, int64_t n)
 {
 	int64_t matrix = d->p.matrix, joined = 1;
@@ -78,8 +78,7 @@ static int64_t register_rows(Tiling *d, int64_t run, int64_t n)
 		s->depth = d->p.steps;
 		s->group = 1;
 		update(d);
-		if (d->p.sum_line > run)
-			joined += (matrix - run) / d->p.sum_line;
+		joined = joined_lines(matrix, run, d->p.sum_line);
 		*s = was;
 	}
 	return ceil_div(n, joined) * ceil_div(run, matrix) * matrix;

@@ -161,9 +161,8 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
 	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
-	int64_t line = s->a == W_patch ? s->run : s->height, joined = 1;
-	if (z.sum_line > line)
-		joined += (z.matrix - line) / z.sum_line;
+	int64_t line = s->a == W_patch ? s->run : s->height;
+	int64_t joined = joined_lines(z.matrix, line, z.sum_line);
 	int64_t rows = ceil_div(s->height / line, joined) * ceil_div(line, MAX(1, z.matrix));
 	if (z.matrix && (rows > 2 || rows * s->vectors > 4 || s->unroll != z.matrix))
 		fail(p->name, "kernel %d: a tile of other sizes than matrix registers have", k);

@@ -12,7 +12,7 @@ static LLVMTypeRef half_vector(const Attend *a)
 
 Value half_element(const Attend *a, Value memory, Value i)
 {
-	return LLVMBuildGEP2(a->g->b, a->g->i16, memory, &i, 1, "");
+	return place_in(a->g, a->g->i16, memory, i);
 }
 
 static Value half_load(const Attend *a, Value memory, Value i)
@@ -53,7 +53,7 @@ static Value halves_at(const Attend *a, int o, const Index *row, int64_t c)
 	if (c >= columns)
 		return none;
 	Ref r = read_operand(a, o);
-	Index column = lanes_within(g, number(g, c), columns, g->width);
+	Index column = lanes_within(g, number(g, c), columns);
 	x = splat(g, at_element(a, r, row, &column));
 	if (val(g->graph, r)->type == E_f32)
 		x = narrow_float(g, x, E_bf16);

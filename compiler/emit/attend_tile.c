@@ -54,16 +54,6 @@ Index row_index_of(const Attend *a, Value i, int64_t count)
 	return uniform_index(a->g, least(a->g, i, number(a->g, count - 1)), count, 1);
 }
 
-Index lanes_within(Gen *g, Value base, int64_t count, int64_t align)
-{
-	if (count % align == 0 || g->width == 1)
-		return lane_index(g, base, count, g->width == 1 ? 1 : align, NULL);
-	Value left = minus(g, number(g, count), base);
-	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, lane_numbers(g->i64, g->width, 0, 1),
-	                           splat(g, left), "");
-	return lane_index(g, base, count, align, mask);
-}
-
 // ---- packing --------------------------------------------------------------------------
 
 void copy_operand(const Attend *a, int o, Value first, Value count, Value memory, int64_t line,
@@ -76,7 +66,7 @@ void copy_operand(const Attend *a, int o, Value first, Value count, Value memory
 	Index row = row_index_of(a, sum_of(g, first, loop.i), rows);
 	Value to = times(g, loop.i, panel ? panel : line);
 	for (int64_t c = 0; c < columns; c += g->width) {
-		Index column = lanes_within(g, number(g, c), columns, g->width);
+		Index column = lanes_within(g, number(g, c), columns);
 		int64_t offset = panel ? c / panel * line + c % panel : c;
 		local_store(a, at_element(a, a->v->in[o], &row, &column), memory,
 		            sum_of(g, to, number(g, offset)));
@@ -110,7 +100,7 @@ void pack_columns(const Attend *a, int o, Value memory, int64_t line, double fac
 			            memory, sum_of(g, row, number(g, k * panel)));
 		loop_end(g, &squares);
 	}
-	Index keys = lanes_within(g, first, a->p.keys, width);
+	Index keys = lanes_within(g, first, a->p.keys);
 	for (int64_t c = full; c < columns; c++) {
 		Index column = constant_index(c);
 		Value v = splat(g, at_element(a, a->v->in[o], &keys, &column));
@@ -157,11 +147,6 @@ static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t
 	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how};
 }
 
-static Value address_of(Gen *g, Elem type, Value memory, Value i)
-{
-	return LLVMBuildGEP2(g->b, memory_type(g, type), memory, &i, 1, "");
-}
-
 void add_operand(const Attend *a, Ahead *t, int o)
 {
 	Gen *g = a->g;
@@ -181,9 +166,11 @@ void add_operand(const Attend *a, Ahead *t, int o)
 	Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &row, &column);
 	idx[lead] = idx[lead + 1] = constant_index(0);
 	if (s.fixed && s.along == 1 && locate(g->vars, g->graph, &g->computed, &r, idx, &place))
-		add_ahead(t, address_of(g, type, location_address(g, r), index_i64(g, &place)),
-		          shape->dim[lead], last_dim(shape) * bytes, s.down * bytes,
-		          a->p.matrix ? F_later : F_read);
+		add_ahead(
+		    t,
+		    place_in(g, memory_type(g, type), location_address(g, r), index_i64(g, &place)),
+		    shape->dim[lead], last_dim(shape) * bytes, s.down * bytes,
+		    a->p.matrix ? F_later : F_read);
 }
 
 void add_output(const Attend *a, Ahead *t, Op op)
@@ -196,7 +183,7 @@ void add_output(const Attend *a, Ahead *t, Op op)
 			continue;
 		int64_t bytes = elems[v->type].bytes;
 		Value first = times(g, index_i64(g, &a->batch), rows * columns);
-		add_ahead(t, address_of(g, v->type, out_address(g, o), first), rows,
+		add_ahead(t, place_in(g, memory_type(g, v->type), out_address(g, o), first), rows,
 		          columns * bytes, columns * bytes, F_write);
 	}
 }
@@ -209,12 +196,11 @@ void prefetch_rows(const Attend *a, const Ahead *t, Value query)
 		int64_t share = ceil_div(t->rows[i], a->p.queries);
 		int64_t apart = s->how == F_later ? 128 : 64; // the second cache loads two lines
 		Value row = times(g, times(g, query, share), s->row);
-		Value from = LLVMBuildGEP2(g->b, g->i8, t->from[i], &row, 1, "");
+		Value from = bytes_after(g, t->from[i], row);
 		for (int64_t r = 0; r < share; r++)
 			for (int64_t at = 0; at < s->bytes; at += apart) {
 				Value line = number(g, r * s->row + at);
-				g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, from, &line, 1, ""),
-				                 s->how);
+				g->ops->prefetch(g, bytes_after(g, from, line), s->how);
 			}
 	}
 }

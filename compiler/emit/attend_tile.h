@@ -14,8 +14,6 @@ Value minus(Gen *, Value x, Value y);
 Value clamp_to(Gen *, Value x, Value most); // to [0, most]
 Value round_up(Gen *, Value x, int64_t by);
 Index row_index_of(const Attend *, Value i, int64_t count); // row i, or the last one
-// Lanes base, base + 1, .. of an axis of `count`; `align` divides base.
-Index lanes_within(Gen *, Value base, int64_t count, int64_t align);
 // Copies `count` rows of an operand from row `first` on: with panel > 0 into panels of so many
 // columns, rows of a panel adjacent and panels `line` apart; else as rows `line` apart.
 void copy_operand(const Attend *, int o, Value first, Value count, Value memory, int64_t line,

@@ -144,7 +144,7 @@ Value stream_at(Dot *d, int stream, const Strip *s, const Panel *p, Value row)
 	row = sum_of(g, sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first), row);
 	Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
 	place = times(g, place, d->rows[stream].row / d->p.n);
-	return LLVMBuildGEP2(g->b, g->i8, d->stream[stream], &place, 1, "");
+	return bytes_after(g, d->stream[stream], place);
 }
 
 // Before the last products of a matrix tile, prefetches what the maps after them read of its rows.
@@ -156,9 +156,7 @@ void prefetch_operands(Dot *d, const Strip *s, const Panel *p, Value done)
 	for (int i = 0; i < d->streams; i++) {
 		Value row = stream_at(d, i, s, p, rows.i);
 		for (int64_t byte = 0; byte < d->rows[i].bytes; byte += 64) {
-			Value more = number(g, byte);
-			g->ops->prefetch(g, LLVMBuildGEP2(g->b, g->i8, row, &more, 1, ""),
-			                 d->rows[i].how);
+			g->ops->prefetch(g, bytes_after(g, row, number(g, byte)), d->rows[i].how);
 		}
 	}
 	loop_end(g, &rows);

@@ -90,6 +90,8 @@ struct Code *code_of(Gen *, int var);
 Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
 // base, base + 1, .. along the lanes.
 Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
+// The same within an axis of `count` elements; base is a multiple of the number of lanes.
+Index lanes_within(Gen *, Value base, int64_t count);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
 Level *index_level(Gen *, int n, const Index *); // the deepest of their variables, or g->floor
 
@@ -297,8 +299,18 @@ void partials_join(Gen *, Partials *, int64_t columns);
 
 // ---- values and their types: value.c --------------------------------------------------
 
-LLVMTypeRef elem_type(Gen *, Elem);         // in values
-LLVMTypeRef memory_type(Gen *, Elem);       // in memory
+LLVMTypeRef elem_type(Gen *, Elem);   // in values
+LLVMTypeRef memory_type(Gen *, Elem); // in memory
+// Returns the address so many bytes, an integer of any type, after another.
+static inline Value bytes_after(Gen *g, Value memory, Value bytes)
+{
+	return LLVMBuildGEP2(g->b, g->i8, memory, &bytes, 1, "");
+}
+// Returns the address of element i of memory.
+static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
+{
+	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
+}
 LLVMTypeRef like(LLVMTypeRef, Value shape); // a scalar or vector type as wide as `shape`
 LLVMTypeRef scalar_type(Value);             // of it, or of its lanes
 bool is_vector(Value);

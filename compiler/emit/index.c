@@ -47,6 +47,17 @@ Index lane_index(Gen *g, Value base, int64_t extent, int64_t align, Value mask)
 	                   (struct Code){.base = base, .lane = lanes, .mask = mask});
 }
 
+Index lanes_within(Gen *g, Value base, int64_t count)
+{
+	Value mask = NULL;
+	if (count % g->width) {
+		Value left = LLVMBuildSub(g->b, number(g, count), base, "");
+		mask = LLVMBuildICmp(g->b, LLVMIntSLT, lane_numbers(g->i64, g->width, 0, 1),
+		                     splat(g, left), "");
+	}
+	return lane_index(g, base, count, g->width, mask);
+}
+
 Index vector_index(Gen *g, Value vector, int64_t extent, Value mask)
 {
 	return given_index(g, extent, 1, (struct Code){.vector = vector, .mask = mask});

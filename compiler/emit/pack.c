@@ -6,20 +6,6 @@
 
 // ---- packing --------------------------------------------------------------------------
 
-// Returns lanes base, base + 1, .. of an axis of `count`, masked beyond its end; `align` divides
-// base.
-static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
-{
-	if (count % align == 0)
-		return lane_index(g, base, count, align, NULL);
-	Value left = LLVMBuildSub(g->b, number(g, count), base, "");
-	Value numbers = lane_numbers(g->i64, g->width, 0, 1);
-	if (g->width == 1)
-		return lane_index(g, base, count, 1, NULL);
-	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, numbers, splat(g, left), "");
-	return lane_index(g, base, count, align, mask);
-}
-
 void keep(Dot *d, Value v, Value memory, Value i)
 {
 	Value store = LLVMBuildStore(d->g->b, splat(d->g, v), element(d, memory, i));
@@ -70,8 +56,8 @@ static bool find_source(Gen *g, Ref *r, Index *idx, Index *place)
 	return true;
 }
 
-// Returns the address of what operand o reads for an element i of a step.
-static Value source_of(Dot *d, int o, Value step, int i, Value other)
+// Returns the address of operand o's element i of a step; through: perhaps of what it is cast from.
+static Value address_of(Dot *d, int o, Value step, int i, Value other, bool through)
 {
 	Gen *g = d->g;
 	Index idx[RANK], place;
@@ -79,16 +65,22 @@ static Value source_of(Dot *d, int o, Value step, int i, Value other)
 	Index own = uniform_index(g, other, o ? d->p.n : d->p.m, 1);
 	Ref r = d->v->in[o];
 	element_index(d, o, &k, &own, idx);
-	if (!find_source(g, &r, idx, &place))
+	if (through ? !find_source(g, &r, idx, &place)
+	            : !locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 		never("an operand read in place");
-	Value at = index_i64(g, &place);
-	return LLVMBuildGEP2(g->b, memory_type(g, val(g->graph, r)->type), location_address(g, r),
-	                     &at, 1, "");
+	LLVMTypeRef type = memory_type(g, val(g->graph, r)->type);
+	return place_in(g, type, location_address(g, r), index_i64(g, &place));
 }
 
 Value in_place(Dot *d, int o, Value step, Value other)
 {
-	return source_of(d, o, step, 0, other);
+	return address_of(d, o, step, 0, other, false);
+}
+
+// Returns the address of what operand o's element i of a step is read from, perhaps to be cast.
+static Value source_of(Dot *d, int o, Value step, int i, Value other)
+{
+	return address_of(d, o, step, i, other, true);
 }
 
 // Returns the bytes of an element of what operand o reads, whose elements along k, or along its
@@ -172,7 +164,7 @@ static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 
 Index column_lanes(Dot *d, Value base)
 {
-	return lanes_of(d->g, base, d->p.n, d->g->width);
+	return lanes_within(d->g, base, d->p.n);
 }
 
 Value b_at_step(Dot *d, Value step, const Index *lanes)
@@ -189,7 +181,7 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 		Value from = sum_of(g, times(g, step, d->p.fold), number(g, i * g->width));
 		Index k = whole && d->p.k % d->p.fold == 0
 		              ? lane_index(g, from, d->p.k, g->width, NULL)
-		              : lanes_of(g, from, d->p.k, g->width);
+		              : lanes_within(g, from, d->p.k);
 		half[i] = operand_at(d, o, &k, other);
 		Value exist = index_value(g, &k).mask;
 		if (d->p.k % d->p.fold && exist)
@@ -227,7 +219,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 	Value panel = times(g, panels.i, d->p.panel_size);
 	Index lanes[UNITS];
 	for (int64_t u = 0; u < vectors; u++)
-		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->p.n, width);
+		lanes[u] = lanes_within(g, sum_of(g, column, number(g, u * width)), d->p.n);
 	Loop steps = loop_begin(g, runs.i, last, 1);
 	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
 	for (int64_t u = 0; u < vectors; u++) {

@@ -258,8 +258,7 @@ static void prefetch_outs(Gen *g, const Index *idx)
 		if (is_reduced_out(g->graph, g->kern, o))
 			continue;
 		LLVMTypeRef type = memory_type(g, val(g->graph, g->kern->out[o])->type);
-		Value to = LLVMBuildGEP2(g->b, type, out_address(g, o), &lanes.base, 1, "");
-		g->ops->prefetch(g, to, F_write);
+		g->ops->prefetch(g, place_in(g, type, out_address(g, o), lanes.base), F_write);
 	}
 }
 

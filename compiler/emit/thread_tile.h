@@ -123,15 +123,6 @@ Value read_sum(ThreadTile *, int i);
 void set_sum(ThreadTile *, int i, Value);
 // Returns the number of rows or columns from a multiple of it on that are a constant apart.
 int alike_lines(const ThreadTile *);
-// Returns the address so many bytes, an integer of any type, after another.
-static inline Value bytes_after(Gen *g, Value memory, Value bytes)
-{
-	return LLVMBuildGEP2(g->b, g->i8, memory, &bytes, 1, "");
-}
-static inline Value place_in(Gen *g, LLVMTypeRef type, Value memory, Value i)
-{
-	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
-}
 
 extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 

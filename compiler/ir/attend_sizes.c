@@ -257,6 +257,7 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 		p.local_bytes += full_lines(p.local[k] * p.bytes);
 	return p;
 }
+
 bool same_attention(const Val *a, const Val *b)
 {
 	int n = attention_bias(a->op), m = attention_bias(b->op), given = MIN(n, m);

@@ -370,6 +370,11 @@ typedef struct DotSizes {
 	int64_t sums, strip, panel;     // bytes of local memory
 	int64_t products;               // the same, of the points of squares
 } DotSizes;
+// Returns how many lines of `run` windows, so many rows apart, a matrix register of `rows` has.
+static inline int64_t joined_lines(int64_t rows, int64_t run, int64_t apart)
+{
+	return apart > run ? 1 + (rows - run) / apart : 1;
+}
 // Returns how many digits i of the rows a strip of windows has.
 static inline int64_t strip_digits(const Sched *s, int i)
 {

@@ -1,5 +1,5 @@
-// turn.c: finds copies that turn a value: its contiguous axes are not those of the copy, which may
-// be rounded to f16 or bf16.
+// turn.c: finds copies that turn a value: the axes that are contiguous in it are not those that are
+// contiguous in the copy. The copy may also round it to f16 or bf16.
 // Such a copy goes by squares: vectors along axes of the operand are loaded, and stored along axes
 // of the result.
 #include "index.h"

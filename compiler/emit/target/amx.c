@@ -19,9 +19,7 @@ static int rows_of(const Tile *t, Rows *part)
 {
 	int n = 0;
 	int64_t run = t->run ? t->run : t->rows, lines = t->rows / run;
-	int64_t apart = t->run ? t->c_line : run, joined = 1;
-	if (apart > run)
-		joined += (t->matrix - run) / apart;
+	int64_t apart = t->run ? t->c_line : run, joined = joined_lines(t->matrix, run, apart);
 	for (int64_t i = 0; i < lines; i += joined) {
 		int64_t rows = (MIN(joined, lines - i) - 1) * apart + run;
 		for (int64_t r = 0; r < rows; r += t->matrix) {
