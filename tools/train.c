@@ -38,6 +38,8 @@ static void recall(Session *session)
 	first.choices.count = kept;
 	if (session->path)
 		first.path = session->path;
+	if (!first.path)
+		fail(run, "no run to resume: the command in command.json names no model");
 	for (int i = 0; i < session->choices.count; i++)
 		PUSH(arena, first.choices, session->choices.at[i]);
 	*session = first;
