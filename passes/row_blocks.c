@@ -209,7 +209,7 @@ static bool find_logits(RowBlocks *b)
 		b->rows = v->shape.dim[0];
 		b->elements = count_of(&v->shape);
 		int64_t whole = whole_rows(b, v);
-		b->most = MAX(whole, MIN(2 * ROWS, 2 * LARGE * b->rows / b->elements));
+		b->most = MAX(whole, MIN(2 * ROWS, 2 * LARGE / MAX(1, v->shape.dim[1])));
 		if (b->elements >= LARGE && b->rows > whole &&
 		    v->shape.dim[1] >= WIDE * last_dim(&val(b->from, v->in[0])->shape) &&
 		    find_parts(b, r))
