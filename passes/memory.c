@@ -80,7 +80,7 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
 	            kern->kind == L_dot || (kern->kind == L_scatter && v == kern->root);
 	bool alone = count == 1; // one worker
 	return each && reach != R_moved && bytes_of(from) == bytes_of(to) &&
-	       count_of(&from->shape) == count &&
+	       from->pitch == to->pitch && count_of(&from->shape) == count &&
 	       (alone || count == count_of(&kern->space) ||
 	        (reach == R_same && same_shape(&to->shape, &from->shape)));
 }

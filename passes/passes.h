@@ -327,6 +327,9 @@ Graph *precision_pass(Arena *, const Graph *, const Machine *);
 void check_precision(const Graph *, const Machine *, const char *target);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
+// ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------
+const Graph *pitch_pass(Arena *, const Graph *, const Machine *);
+
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 

@@ -147,6 +147,13 @@ static double patch_cost(const Tiling *d)
 	       (double)(s->group * s->height * s->depth);
 }
 
+// True if matrix registers can load pairs of a as they lie: the last step of a row of an odd number
+// of elements is then one of a tail, which is copied.
+static bool has_pairs(const DotSizes *p)
+{
+	return p->k % p->fold == 0 || (p->matrix && p->steps % p->matrix);
+}
+
 static void look_at_operand(Tiling *d, int o)
 {
 	Scheduler *t = d->t;
@@ -156,7 +163,8 @@ static void look_at_operand(Tiling *d, int o)
 	Ref r = d->v->in[o];
 	dot_index(w, t->graph, d->v, &d->p, o, &batch, &row, &column, idx);
 	d->stride[o] = operand_stride(w, t->graph, &t->inside, d->v, &d->p, o, &batch);
-	bool pairs = o == 0 && d->p.fold > 1 && d->p.k % d->p.fold == 0 && d->stride[o].along == 1;
+	bool pairs = o == 0 && d->p.fold > 1 && d->stride[o].along == 1 &&
+	             has_pairs(&d->p);
 	d->stride[o].fixed &= pairs || val(t->graph, r)->type == d->v->type;
 	if (o)
 		lies_in_pairs(w, t->graph, &t->inside, d->v, &d->p, &batch, &d->stride[o]);

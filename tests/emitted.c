@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+int scratch_byte = 0xA5;
+
 Graph *read_graph(Arena *arena, const char *path)
 {
 	return parse_graph(arena, path, read_file(arena, path, NULL), book_builtin());
@@ -161,7 +163,7 @@ static Run run_start(Arena *arena, const Compiled *c, const struct amos_model *m
 	r.run.params = new_block(arena, &r, plan->param_bytes);
 	r.run.state = new_block(arena, &r, plan->state_bytes);
 	r.run.scratch = new_block(arena, &r, scratch);
-	memset(r.run.scratch, 0xA5, (size_t)scratch);
+	memset(r.run.scratch, scratch_byte, (size_t)scratch);
 	for (int k = 0; k < 2; k++)
 		pad[k] = new_block(arena, &r, model->local);
 	r.run.inputs = r.inputs = NEWS(arena, char *, g->slots.count);

@@ -21,6 +21,7 @@ Launcher device_launch; // of a graph compiled for a device
 // A graph compiled in this process. Each run reads all slots from `slot` and stores the results
 // there.
 typedef struct Compiled Compiled;
+extern int scratch_byte; // what scratch is filled with before a run
 Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
 Compiled *compile_plan(Arena *, const Graph *, Plan *, const Target *, const char *what);
 const Graph *compiled_graph(const Compiled *);

@@ -61,31 +61,32 @@ void store_kept(Gen *g, const Bound *keep, const Index *idx)
 
 // ---- reading and writing --------------------------------------------------------------
 
-static Lanes lanes_in(Gen *g, const Shape *shape, const Index *idx)
+static Lanes lanes_in(Gen *g, const Val *v, const Index *idx)
 {
-	Index linear = ravel(g->vars, shape, idx);
+	Shape rows = memory_shape(v);
+	Index linear = ravel(g->vars, &rows, idx);
 	Lanes lanes = index_value(g, &linear);
-	lanes.most = count_of(shape);
+	lanes.most = count_of(&rows);
 	return lanes;
 }
 
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 {
-	Lanes lanes = lanes_in(g, &v->shape, idx);
+	Lanes lanes = lanes_in(g, v, idx);
 	return load_lanes(g, v->type, location_address(g, r), &lanes);
 }
 
 void store_out(Gen *g, int k, const Index *idx, Value x)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Lanes lanes = lanes_in(g, &v->shape, idx);
+	Lanes lanes = lanes_in(g, v, idx);
 	store_lanes(g, v->type, out_address(g, k), &lanes, x);
 }
 
 Value load_out(Gen *g, int k, const Index *idx)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Lanes lanes = lanes_in(g, &v->shape, idx);
+	Lanes lanes = lanes_in(g, v, idx);
 	return load_lanes(g, v->type, out_address(g, k), &lanes);
 }
 

@@ -454,7 +454,8 @@ void emit_dot(Gen *g)
 	                .rest = !d.p.matrix && has_rest(&d),
 	                .pairs = d.p.fold > 1,
 	                .dense = d.p.dense,
-	                .odd = s->a == W_patch && d.p.line % d.p.fold,
+	                .odd = (s->a == W_patch || (d.p.matrix && s->a == W_place)) &&
+	                       d.p.line % d.p.fold,
 	                .matrix = d.p.matrix,
 	                .tail = d.p.matrix ? (int)(last_steps(&d) % d.p.matrix) : 0,
 	                .a_row = d.p.a_row,

@@ -51,6 +51,7 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 	sign(s, v->type);
 	sign(s, v->shape.rank);
 	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
+	sign(s, v->pitch);
 	if (!inside) {
 		sign(s, location_entry(s, value_location(s->plan, r)));
 		return;

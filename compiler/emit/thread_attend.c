@@ -151,7 +151,8 @@ static void store_elements(ThreadAttend *t, int o, const Index *idx, int n, Valu
 {
 	Gen *g = t->a.g;
 	const Val *v = val(g->graph, g->kern->out[o]);
-	Index place = ravel(g->vars, &v->shape, idx);
+	Shape rows = memory_shape(v);
+	Index place = ravel(g->vars, &rows, idx);
 	LLVMTypeRef type = memory_type(g, v->type);
 	Value to = place_in(g, type, out_address(g, o), index_i64(g, &place));
 	int bytes = elems[v->type].bytes;

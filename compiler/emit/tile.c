@@ -197,12 +197,12 @@ static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count)
 		step_loop(g, t, s, count, one_iteration, level);
 		return;
 	}
-	if (t->odd)
+	if (t->odd && !t->matrix)
 		count = LLVMBuildSub(g->b, count, number(g, 1), "");
 	step_loop(g, t, s, LLVMBuildUDiv(g->b, count, unroll, ""), s->take, t->unroll);
 	if (t->rest || t->loops > 1)
 		step_loop(g, t, s, LLVMBuildURem(g->b, count, unroll, ""), s->take, 1);
-	if (t->odd)
+	if (t->odd && !t->matrix)
 		s->take(g, t, s, 0);
 }
 

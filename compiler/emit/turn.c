@@ -101,7 +101,7 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 		if (!locate_copied(g->vars, g->graph, &g->computed, &from, in, &place))
 			never("a copy");
 		Lanes at = index_value(g, &place);
-		at.most = count_of(&out->shape);
+		at.most = bytes_of(val(g->graph, from));
 		v[j] = load_lanes(g, type, location_address(g, from), &at);
 	}
 	transpose_vectors(g, v);

@@ -46,6 +46,13 @@ static void note_index(Survey *w, const Index *x)
 	}
 }
 
+static void note_memory(Survey *w, const Val *v, const Index *idx)
+{
+	Shape rows = memory_shape(v);
+	Index linear = ravel(w->vars, &rows, idx);
+	note_index(w, &linear);
+}
+
 // Notes the index of an element that is read from memory; one that is computed is pending.
 static void visit(Survey *w, Ref r, const Index *at)
 {
@@ -65,8 +72,7 @@ static void visit(Survey *w, Ref r, const Index *at)
 		     ((struct Pending){v, take_copy(w->vars->arena, idx, size)}));
 		return;
 	}
-	Index linear = ravel(w->vars, &v->shape, idx);
-	note_index(w, &linear);
+	note_memory(w, v, idx);
 }
 
 static void visit_move(Survey *w, const Val *v, const Index *idx)
@@ -183,6 +189,8 @@ uint32_t coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, c
 			unravel(vars, &linear, own, in);
 		}
 		visit(&w, roots[k], in);
+		if (val(g, roots[k])->pitch)
+			note_memory(&w, val(g, roots[k]), in);
 		while (w.pending.count) {
 			struct Pending next = w.pending.at[--w.pending.count];
 			visit_inside(&w, next.v, next.idx);

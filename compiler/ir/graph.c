@@ -530,6 +530,11 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	return g;
 }
 
+void set_pitch(Graph *g, Ref r, int64_t pitch)
+{
+	((Val *)val(g, r))->pitch = pitch;
+}
+
 Graph *graph_unalias(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);

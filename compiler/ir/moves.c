@@ -103,7 +103,8 @@ bool locate(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, I
 			if (!index_fits(w, &idx[a], from->dim[a])) // but reads the fill
 				return false;
 	}
-	*place = ravel(w, &val(g, *r)->shape, idx);
+	Shape rows = memory_shape(val(g, *r));
+	*place = ravel(w, &rows, idx);
 	return true;
 }
 

@@ -40,9 +40,18 @@ int64_t byte_count(Elem elem, const Shape *shape)
 	return times(count_of(shape), elems[elem].bytes);
 }
 
+Shape memory_shape(const Val *v)
+{
+	Shape s = v->shape;
+	if (v->pitch)
+		s.dim[s.rank - 1] = v->pitch;
+	return s;
+}
+
 int64_t bytes_of(const Val *v)
 {
-	return byte_count(v->type, &v->shape);
+	Shape s = memory_shape(v);
+	return byte_count(v->type, &s);
 }
 
 int64_t last_dim(const Shape *shape)

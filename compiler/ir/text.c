@@ -7,7 +7,7 @@
 //     graph_unalias
 //   slot NAME : KIND TYPE [from INITIALIZER] [limit N] [ignore N] [= {number}]  # why
 //     from "": in no initializer
-//   %3 = dot(%1, w) : TYPE  # operator node
+//   %3 = dot(%1, w) : TYPE [pitch N]  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
 //   %5 = loop(%1, x; [9,1,0,0,0]) : TYPE   followed by the lines of its body and `end`
 //   out NAME = %3
@@ -150,6 +150,8 @@ static void say_value(Text *t, const Graph *g, const int *number, const Val *v)
 	}
 	say_attrs(t, v);
 	say(t, ") : %s", shape_text(t->arena, v->type, &v->shape));
+	if (v->pitch)
+		say(t, " pitch %" PRId64, v->pitch);
 }
 
 // Returns the initializer that a slot is in unless its line says `from`; "": none.
@@ -387,6 +389,15 @@ static int read_node(Reader *r, const char *comment)
 	return (int)*cell;
 }
 
+static int64_t read_pitch(Lexer *l, const Val *v)
+{
+	int64_t pitch = lexer_integer(l), row = last_dim(&v->shape);
+	if (v->op != O_cast || !v->shape.rank || pitch < row || pitch > 2 * row)
+		fail(lexer_place(l), "a pitch of %lld, of rows of %lld", (long long)pitch,
+		     (long long)row);
+	return pitch;
+}
+
 static void read_value(Reader *r, Lexer *l, const char *place)
 {
 	const char *name = lexer_name(l);
@@ -411,6 +422,8 @@ static void read_value(Reader *r, Lexer *l, const char *place)
 	if (declared < ELEMS && (declared != v->type || !same_shape(&expected, &v->shape)))
 		fail(place, "%s is %s, not %s", name, shape_text(l->arena, v->type, &v->shape),
 		     shape_text(l->arena, declared, &expected));
+	if (lexer_take(l, "pitch"))
+		set_pitch(r->g, ref, read_pitch(l, v));
 	*table_cell_s(r->named, name) = ref;
 	r->g->from = 0;
 }

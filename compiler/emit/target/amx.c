@@ -157,8 +157,29 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 	s->b = along(g, t, s->b, t->vectors * t->b_vector);
 }
 
+// Copies a's last steps, of which a row has `count` halves: what lies after them may be anything,
+// NaN too, so the copy has 0 there. Changes the tile to read it.
+static void copy_tail(Gen *g, Tile *t, Value a, Value copy, int count)
+{
+	Rows part[REGISTERS];
+	int parts = rows_of(t, part), halves = t->matrix * t->bytes / 2;
+	LLVMTypeRef row = LLVMVectorType(g->i16, (unsigned)halves), types[] = {row, g->ptr};
+	Value exist[64];
+	for (int i = 0; i < halves; i++)
+		exist[i] = LLVMConstInt(g->i1, i < count, 0);
+	Value mask = LLVMConstVector(exist, (unsigned)halves);
+	for (int i = 0; i < parts; i++)
+		for (int64_t r = 0; r < part[i].rows; r++) {
+			Value in[] = {along_a(g, t, a, part[i].offset + r * t->a_row),
+			              LLVMConstInt(g->i32, 2, 0), mask, LLVMConstNull(row)};
+			Value x = intrinsic(g, "llvm.masked.load", 2, types, COUNT(in), in);
+			LLVMBuildStore(g->b, x, along_a(g, t, copy, (part[i].first + r) * halves));
+		}
+	t->a_row = halves;
+}
+
 // The steps that do not fill the registers, of the last block of k.
-static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k)
+static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k, Value copy)
 {
 	LLVMBasicBlockRef some = LLVMAppendBasicBlockInContext(g->context, g->function, "tail");
 	LLVMBasicBlockRef none = LLVMAppendBasicBlockInContext(g->context, g->function, "");
@@ -166,9 +187,14 @@ static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k)
 	left = LLVMBuildICmp(g->b, LLVMIntNE, left, number(g, 0), "");
 	LLVMBuildCondBr(g->b, left, some, none);
 	LLVMPositionBuilderAtEnd(g->b, some);
+	Tile last = *t;
+	if (copy) {
+		copy_tail(g, &last, s->a, copy, 2 * t->tail - 1);
+		s->a = copy;
+	}
 	configure(g, t, t->tail);
 	each_sum(g, t, c, load);
-	take_steps(g, t, s, t->tail);
+	take_steps(g, &last, s, t->tail);
 	each_sum(g, t, c, store);
 	configure(g, t, t->matrix);
 	LLVMBuildBr(g->b, none);
@@ -182,7 +208,12 @@ void write_matrix_tile(const Gen *around, const Tile *t)
 	    t->a_row != t->matrix)
 		bug("steps of a that matrix registers cannot load");
 	tile_start(g, around, t);
-	Value f = g->function, c = LLVMGetParam(f, 3);
+	Value f = g->function, c = LLVMGetParam(f, 3), copy = NULL;
+	if (t->odd) {
+		unsigned registers = (unsigned)(t->rows * t->matrix * t->bytes);
+		copy = LLVMBuildAlloca(g->b, LLVMArrayType2(g->i8, registers), "");
+		LLVMSetAlignment(copy, 64);
+	}
 	LLVMBasicBlockRef again = LLVMAppendBasicBlockInContext(g->context, f, "add");
 	LLVMBasicBlockRef first = LLVMAppendBasicBlockInContext(g->context, f, "set");
 	LLVMBasicBlockRef both = LLVMAppendBasicBlockInContext(g->context, f, "");
@@ -198,7 +229,7 @@ void write_matrix_tile(const Gen *around, const Tile *t)
 	take_all(g, t, &s, LLVMGetParam(f, 0));
 	each_sum(g, t, c, store);
 	if (t->tail)
-		take_tail(g, t, &s, c, LLVMGetParam(f, 0));
+		take_tail(g, t, &s, c, LLVMGetParam(f, 0), copy);
 	LLVMBuildRetVoid(g->b);
 	LLVMDisposeBuilder(g->b);
 }
