@@ -400,6 +400,24 @@ static void join_attention(Fuse *f)
 				join(f, f->of[parts.at[j]], f->of[parts.at[i]]);
 }
 
+// True if the group is a copy of a value in f16 or bf16.
+static bool is_rounding(const Fuse *f, const Group *group)
+{
+	const Val *v = val(f->graph, group->member.at[0]);
+	return group->kind == L_map && group->member.count == 1 && v->op == O_cast &&
+	       is_half(v->type);
+}
+
+// True if two groups that read the same large value should be one loop: on a CPU, a copy of weights
+// for products is made where they are summed.
+static bool read_together(const Fuse *f, const Group *a, const Group *b)
+{
+	bool rounds = f->machine->threads == 1 && a->member.count && b->member.count &&
+	              ((is_rounding(f, a) && reductions(b->kind)) ||
+	               (is_rounding(f, b) && reductions(a->kind)));
+	return a->kind == b->kind || rounds;
+}
+
 // ---- the plan -------------------------------------------------------------------------
 
 static int by_ref(const void *a, const void *b)
@@ -456,7 +474,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 			for (int j = 0; j < i; j++) {
 				int a = f.of[like.at[j]], b = f.of[like.at[i]];
 				const Group *first = &f.group.at[a];
-				if (first->kind == f.group.at[b].kind &&
+				if (read_together(&f, first, &f.group.at[b]) &&
 				    count_of(&first->space) == count)
 					join(&f, a, b);
 			}

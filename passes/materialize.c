@@ -27,6 +27,7 @@ typedef struct Want { // how a value is used
 	bool mapped;  // a map or reduction reads it, at its own index
 	bool factor;  // a dot reads it
 	bool product; // a dot reads it, perhaps through moves
+	bool rounded; // products read its copy in f16 or bf16
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -37,6 +38,19 @@ typedef struct Cone { // the expression of a value, down to values in memory
 	bool reads; // it reads values in memory
 	bool tail;  // elementwise after a dot, whose tile it can be computed on
 } Cone;
+
+// True if v is a copy in f16 or bf16 of many elements with more bits.
+static bool rounds(const Graph *g, const Val *v)
+{
+	return v->op == O_cast && is_half(v->type) &&
+	       elems[val(g, v->in[0])->type].bytes > elems[v->type].bytes &&
+	       count_of(&v->shape) >= ROUNDED;
+}
+
+static bool widens(const Graph *g, const Val *v)
+{
+	return v->op == O_cast && elems[val(g, v->in[0])->type].bytes < elems[v->type].bytes;
+}
 
 static Want *wants(Arena *arena, const Graph *g, const int *live)
 {
@@ -60,10 +74,8 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			reader[v->in[k]] = r;
 			// A cast from fewer bytes is not stored, but its operand; nor is what
 			// products round themselves.
-			bool widens =
-			    (v->op == O_cast && elems[u->type].bytes < elems[v->type].bytes) ||
-			    is_tf32(v);
-			bool through = cls == C_move || (v->op == O_gather && k == 0) || widens;
+			bool wide = widens(g, v) || is_tf32(v);
+			bool through = cls == C_move || (v->op == O_gather && k == 0) || wide;
 			of->readers += !through || w->kept;
 			of->product |= v->op == O_dot || (cls == C_move && w->product);
 			if (through) {
@@ -71,11 +83,12 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				of->panel |= w->panel;
 				of->stretch |= w->stretch || v->op == O_expand ||
 				               count_of(&v->shape) >= 2 * count_of(&u->shape);
-				of->moved |= w->moved || (v->op != O_reshape && !widens);
+				of->moved |= w->moved || (v->op != O_reshape && !wide);
 				of->factor |= is_tf32(v) && w->factor;
 			} else {
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
+				of->rounded |= rounds(g, v) && w->product && w->readers > 1;
 				of->stretch |=
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
 				of->moved |= !own_index;
@@ -158,9 +171,7 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 // once.
 static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *machine)
 {
-	return v->op == O_cast && is_half(v->type) && w->product && has_block_matrix(machine) &&
-	       elems[val(g, v->in[0])->type].bytes > elems[v->type].bytes &&
-	       count_of(&v->shape) >= ROUNDED;
+	return rounds(g, v) && w->product && has_block_matrix(machine);
 }
 
 // True if v is attention in bf16, which a CPU's kernel of matrix registers stores so.
@@ -170,6 +181,18 @@ static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
 	return v->op == O_cast && is_half(v->type) && machine->threads == 1 &&
 	       is_attention(val(g, v->in[0])->op) && live[v->in[0]] == 1 &&
 	       attend_matrix(g, val(g, v->in[0]), machine);
+}
+
+// True if v is the sum of two slots, perhaps scaled, such as the weights at which an optimizer
+// takes gradients: its copy for the products of matrix registers is stored instead. Others read the
+// slots, most of them for another reason too.
+static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
+                     const Machine *machine)
+{
+	bool slots =
+	    c->nbig == 2 && val(g, c->big[0])->op == O_slot && val(g, c->big[1])->op == O_slot;
+	return slots && prims[v->op].cls == C_map && w->rounded && !w->kept && !w->factor &&
+	       machine->threads == 1 && machine->pairs > 1 && c->weight <= PANEL;
 }
 
 static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
@@ -240,7 +263,7 @@ static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
 bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Effort **effort)
 {
 	const int *live = graph_uses(arena, g);
-	bool *cut = NEWS(arena, bool, g->nval);
+	bool *cut = NEWS(arena, bool, g->nval), *point = NEWS(arena, bool, g->nval);
 	const Want *want = wants(arena, g, live);
 	Cone *cone = NEWS(arena, Cone, g->nval);
 	*effort = NEWS(arena, Effort, g->nval);
@@ -249,9 +272,10 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 			continue;
 		cone[r] = cone_of(g, r, cone, cut, want);
 		const Val *v = val(g, r);
-		cut[r] = is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) ||
-		         (cone[r].reads && is_copy(g, v, &want[r], machine)) ||
-		         is_rounded_attention(g, v, live, machine);
+		point[r] = is_point(g, v, &want[r], &cone[r], machine);
+		bool copies = is_copy(g, v, &want[r], machine) || (rounds(g, v) && point[v->in[0]]);
+		cut[r] = (is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) && !point[r]) ||
+		         (cone[r].reads && copies) || is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;
 		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
 		cut[turned] |= turned > 0;

@@ -250,6 +250,47 @@ static void test_random(Arena *arena, int graphs)
 	printf("%d random graphs, %d kernels\n", graphs, kernels);
 }
 
+// Returns the plan of a graph whose products are bf16, for matrix registers.
+static const Plan *rounded_plan(Arena *arena, const char *name, const char *text)
+{
+	Graph *g = parse_graph(arena, name, text, book_builtin());
+	g->products = E_bf16;
+	Unit unit = {.name = name, .machine = machine_named("x86-64-v4-amx"), .graph = g};
+	for (Pass p = PASS_loops; p <= PASS_memory; p++)
+		run_pass(arena, p, &unit);
+	verify_plan(unit.plan);
+	return unit.plan;
+}
+
+static void expect_text(Arena *arena, const Plan *p, const char *name, int n,
+                        const char *const *lines)
+{
+	const char *text = plan_text(arena, p);
+	for (int i = 0; i < n; i++)
+		if (!strstr(text, lines[i])) {
+			printf("FAILED %s: no '%s' in\n%s", name, lines[i], text);
+			failures++;
+		}
+	printf("%s: %d kernels\n", name, p->kerns.count);
+}
+
+// Of weights and their momentum, a copy for products is stored where they are summed, and not the
+// sum: the update reads both anyway.
+static void test_point(Arena *arena)
+{
+	static const char *const lines[] = {
+	    "out %3 at scratch+0  # bf16[128,96]\n\tout %12 at param+0  # f32[128,96]\n",
+	    "# reads w w.ahead\n"};
+	const Plan *p = rounded_plan(
+	    arena, "point",
+	    "graph point\nslot x : input f32[64,128]\nslot g : input f32[64,96]\n"
+	    "slot w : param f32[128,96]\nslot w.ahead : state f32[128,96]\n"
+	    "%1 = mul(w.ahead, 0.2)\n%2 = add(w, %1)\n%3 = dot(x, %2)\n"
+	    "%4 = permute(%2; [1,0])\n%5 = dot(g, %4)\n%6 = mul(%2, %2)\n%7 = sum(%6; [0])\n"
+	    "%8 = div(%2, %7)\n%9 = sub(w, %8)\nout y = %3\nout z = %5\nstore w = %9\n");
+	expect_text(arena, p, "point", COUNT(lines), lines);
+}
+
 int main(void)
 {
 	Arena *arena = arena_new();
@@ -265,6 +306,7 @@ int main(void)
 	test_stores(arena);
 	test_rounded_kernel(arena);
 	test_chain(arena);
+	test_point(arena);
 	test_random(arena, 300);
 	arena_free(arena);
 	return failures != 0;
