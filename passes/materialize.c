@@ -20,14 +20,15 @@ enum {
 
 typedef struct Want { // how a value is used
 	int readers;
-	bool kept;    // an output, a store, or read by a loop
-	bool stretch; // broadcast
-	bool moved;   // read at other indices than its own
-	bool panel;   // operand of a dot, scatter or running sum
-	bool mapped;  // a map or reduction reads it, at its own index
-	bool factor;  // a dot reads it
-	bool product; // a dot reads it, perhaps through moves
-	bool rounded; // products read its copy in f16 or bf16
+	bool kept;       // an output, a store, or read by a loop
+	bool stretch;    // broadcast
+	bool moved;      // read at other indices than its own
+	bool panel;      // operand of a dot, scatter or running sum
+	bool mapped;     // a map or reduction reads it, at its own index
+	bool factor;     // a dot reads it
+	bool product;    // a dot reads it, perhaps through moves
+	bool rounded;    // products read its copy in f16 or bf16
+	bool derivative; // of an activation after a product
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -47,9 +48,65 @@ static bool rounds(const Graph *g, const Val *v)
 	       count_of(&v->shape) >= ROUNDED;
 }
 
+// What a value is computed from: slots and constants by maps and moves, and the elements of at most
+// one product by maps.
+typedef struct Chain {
+	bool other;  // it is computed otherwise
+	Ref product; // or 0
+	int weight;  // of all maps
+} Chain;
+
+static Chain chain_of(const Graph *g, Ref r, const Chain *chain)
+{
+	const Val *v = val(g, r);
+	Class cls = prims[v->op].cls;
+	bool map = cls == C_map, leaf = cls == C_leaf && v->op != O_rand;
+	if (v->op == O_dot)
+		return (Chain){.product = r};
+	Chain c = {.other = !map && !leaf && cls != C_move};
+	c.weight = map ? prims[v->op].weight : 0;
+	for (int k = 0; k < v->nin; k++) {
+		const Val *u = val(g, v->in[k]);
+		const Chain *in = &chain[v->in[k]];
+		bool same =
+		    count_of(&u->shape) == count_of(&v->shape) &&
+		    (map || (v->op == O_reshape && last_dim(&u->shape) == last_dim(&v->shape)));
+		c.other |= in->other || (in->product && !same) ||
+		           (in->product && c.product && in->product != c.product);
+		c.product = MAX(c.product, in->product);
+		c.weight = MIN(ENOUGH, c.weight + in->weight);
+	}
+	return c;
+}
+
+static const Chain *chains(Arena *arena, const Graph *g)
+{
+	Chain *chain = NEWS(arena, Chain, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		chain[r] = chain_of(g, r, chain);
+	return chain;
+}
+
 static bool widens(const Graph *g, const Val *v)
 {
 	return v->op == O_cast && elems[val(g, v->in[0])->type].bytes < elems[v->type].bytes;
+}
+
+// Marks the derivatives of activations: costly functions of one product by which the gradient of
+// another is multiplied. The kernel of the first has all that they are computed from.
+static void find_derivatives(Arena *arena, const Graph *g, const int *live, Want *want)
+{
+	const Chain *chain = chains(arena, g);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		for (int k = 0; live[r] && v->op == O_mul && chain[r].other && k < v->nin; k++) {
+			Ref u = v->in[k];
+			const Chain *c = &chain[u];
+			if (widens(g, val(g, u)))
+				u = val(g, u)->in[0];
+			want[u].derivative |= c->product && !c->other && c->weight > AGAIN;
+		}
+	}
 }
 
 static Want *wants(Arena *arena, const Graph *g, const int *live)
@@ -217,7 +274,7 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 		return false;
 	if (!c->reads)
 		return w->readers > 1 && c->weight > AGAIN;
-	if (c->tail && (w->readers > 1 || w->moved))
+	if (w->derivative || (c->tail && (w->readers > 1 || w->moved)))
 		return true;
 	if (c->tail && v->op == O_add && c->nbig > 1 && count_of(&v->shape) >= VAST)
 		return true;
@@ -264,7 +321,9 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 {
 	const int *live = graph_uses(arena, g);
 	bool *cut = NEWS(arena, bool, g->nval), *point = NEWS(arena, bool, g->nval);
-	const Want *want = wants(arena, g, live);
+	Want *want = wants(arena, g, live);
+	if (is_half(g->products) && machine->threads == 1 && machine->pairs > 1)
+		find_derivatives(arena, g, live, want);
 	Cone *cone = NEWS(arena, Cone, g->nval);
 	*effort = NEWS(arena, Effort, g->nval);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {

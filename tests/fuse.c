@@ -291,6 +291,23 @@ static void test_point(Arena *arena)
 	expect_text(arena, p, "point", COUNT(lines), lines);
 }
 
+// The kernel that computes an activation stores its derivative, and not what both are computed
+// from.
+static void test_derivative(Arena *arena)
+{
+	static const char *const lines[] = {
+	    "# bf16[512,256]\n\tout %17 at scratch+262144  # bf16[512,256]\n\t# reads x w\n",
+	    "# reads %9 v %17\n"};
+	const Plan *p = rounded_plan(
+	    arena, "derivative",
+	    "graph derivative\nslot x : input f32[512,64]\nslot w : param f32[64,256]\n"
+	    "slot v : param f32[256,64]\n%1 = dot(x, w)\n%2 = tanh(%1)\n%3 = mul(%1, %2)\n"
+	    "%4 = dot(%3, v)\n%5 = permute(v; [1,0])\n%6 = dot(%4, %5)\n%7 = mul(%2, %2)\n"
+	    "%8 = sub(1, %7)\n%9 = mul(%1, %8)\n%10 = exp(%9)\n%11 = add(%2, %10)\n"
+	    "%12 = mul(%6, %11)\n%13 = permute(w; [1,0])\n%14 = dot(%12, %13)\nout y = %14\n");
+	expect_text(arena, p, "derivative", COUNT(lines), lines);
+}
+
 int main(void)
 {
 	Arena *arena = arena_new();
@@ -307,6 +324,7 @@ int main(void)
 	test_rounded_kernel(arena);
 	test_chain(arena);
 	test_point(arena);
+	test_derivative(arena);
 	test_random(arena, 300);
 	arena_free(arena);
 	return failures != 0;
