@@ -11,6 +11,7 @@ enum {
 	PIECE = 4,     // weight of a pad or concat
 	PIECES = 100,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
+	SLOW = 4,      // weight of a map that takes several times as long as an addition
 	SMALL = 64,    // elements of a window whose reduction is an expression
 	VAST =
 	    1 << 20, // elements from which the sum of two products is stored where one of them lies
@@ -38,6 +39,7 @@ typedef struct Cone { // the expression of a value, down to values in memory
 	Ref big[2]; // values in memory of its own size
 	bool reads; // it reads values in memory
 	bool tail;  // elementwise after a dot, whose tile it can be computed on
+	bool slow;  // it divides or takes roots
 } Cone;
 
 // True if v is a copy in f16 or bf16 of many elements with more bits.
@@ -195,6 +197,7 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 		c.weight = PIECE + v->nin / 8;
 	else if (map || v->op == O_rand || v->op == O_iota)
 		c.weight = prims[v->op].weight;
+	c.slow = map && c.weight >= SLOW;
 	int64_t times = windows ? count_of(&val(g, v->in[0])->shape) / count_of(&v->shape) : 1;
 	if (windows)
 		c.weight = MIN(ENOUGH, (int)times * prims[v->op].weight);
@@ -213,6 +216,7 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 			c.weight = MIN(ENOUGH, c.weight + (int)times * from->weight);
 			c.effort.depth = MAX(c.effort.depth, from->effort.depth + 1);
 			c.effort.windows |= from->effort.windows;
+			c.slow |= from->slow;
 		}
 		if (memory && same)
 			add_big(&c, v->in[k]);
@@ -250,6 +254,13 @@ static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
 	    c->nbig == 2 && val(g, c->big[0])->op == O_slot && val(g, c->big[1])->op == O_slot;
 	return slots && prims[v->op].cls == C_map && w->rounded && !w->kept && !w->factor &&
 	       machine->threads == 1 && machine->pairs > 1 && c->weight <= PANEL;
+}
+
+// True for values of columns that many rows of maps would divide for anew.
+static bool is_slow_row(const Val *v, const Want *w, const Cone *c, const Machine *machine)
+{
+	return machine->threads == 1 && w->stretch && c->slow &&
+	       last_dim(&v->shape) >= machine->lanes;
 }
 
 static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
@@ -333,8 +344,10 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		const Val *v = val(g, r);
 		point[r] = is_point(g, v, &want[r], &cone[r], machine);
 		bool copies = is_copy(g, v, &want[r], machine) || (rounds(g, v) && point[v->in[0]]);
+		bool slow = prims[v->op].cls == C_map && is_slow_row(v, &want[r], &cone[r], machine);
 		cut[r] = (is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) && !point[r]) ||
-		         (cone[r].reads && copies) || is_rounded_attention(g, v, live, machine);
+		         (cone[r].reads && (copies || slow)) ||
+		         is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;
 		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
 		cut[turned] |= turned > 0;

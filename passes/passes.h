@@ -325,6 +325,8 @@ Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
 // Fails if the machine has no such products; `target`: what the message calls it.
 void check_precision(const Graph *, const Machine *, const char *target);
+// statistics.c: rewrites sums over columns of what products in bf16 compute.
+Graph *statistics_pass(Arena *, const Graph *);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------

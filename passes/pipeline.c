@@ -47,6 +47,11 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		if (g->products)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
+	case PASS_statistics:
+		if (g->products == E_bf16 && unit->machine->threads == 1 &&
+		    unit->machine->pairs > 1)
+			unit->graph = graph_live(arena, statistics_pass(arena, g));
+		return;
 	case PASS_panels:
 		if (unit->machine->rows && has_loop(g))
 			unit->graph = graph_live(arena, panels_pass(arena, g, unit->machine));

@@ -1,0 +1,116 @@
+// statistics.c: rewrites sums over columns, as norms of batches take them, of products in bf16.
+// The kernel of a product adds up columns of its result as they leave the tile, for little more
+// than each sum costs. In exact arithmetic these are equal, but the second reads less:
+//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such factors alone
+//                     become one
+//   sum((x - mean)^2) sum(x^2) - mean * sum(x): it needs no mean, so no second pass over x
+// The difference loses digits if the mean is large, but x, rounded to bf16, lost more: an error of
+// 2^-9 mean in x is 2^-18 mean^2 in the square, and f32 has 2^-24. Sums of f32 stay as they are.
+#include "passes.h"
+
+enum { FACTORS = 8 };
+
+typedef struct Factors {
+	int n;
+	Ref at[FACTORS];
+} Factors;
+
+// True if x has one element along each of the axes that are reduced.
+static bool is_constant_along(const Graph *g, Ref x, const Val *sum)
+{
+	const Shape *s = &val(g, x)->shape;
+	for (int i = 0; i < sum->attr->n; i++)
+		if (s->rank && s->dim[sum->attr->i[i]] != 1)
+			return false;
+	return true;
+}
+
+// Adds the factors of x to those that are constant along the reduced axes, and to others. False:
+// there are too many.
+static bool find_factors(const Graph *g, Ref x, const Val *sum, Factors *constant, Factors *other)
+{
+	const Val *v = val(g, x);
+	bool is = is_constant_along(g, x, sum);
+	if (!is && v->op == O_mul)
+		return find_factors(g, v->in[0], sum, constant, other) &&
+		       find_factors(g, v->in[1], sum, constant, other);
+	Factors *to = is ? constant : other;
+	if (to->n == FACTORS)
+		return false;
+	to->at[to->n++] = x;
+	return true;
+}
+
+static Ref put_product(Graph *g, const Factors *f)
+{
+	Ref product = f->at[0];
+	for (int i = 1; i < f->n; i++)
+		product = put2(g, O_mul, product, f->at[i]);
+	return product;
+}
+
+// Returns the sum without constant factors, times these; 0: there are none.
+static Ref put_factored(Graph *g, const Val *sum, Ref x)
+{
+	Factors constant = {0}, other = {0};
+	if (!find_factors(g, x, sum, &constant, &other) || !constant.n || !other.n)
+		return 0;
+	Ref product = put_product(g, &other);
+	if (!same_shape(&val(g, product)->shape, &val(g, x)->shape))
+		return 0;
+	return put2(g, O_mul, put_product(g, &constant),
+	            put_reduce(g, O_sum, product, sum->attr->n, sum->attr->i));
+}
+
+// True if x is rounded, perhaps reshaped.
+static bool is_rounded(const Graph *g, Ref x)
+{
+	const Val *v = val(g, x);
+	while (v->op == O_reshape)
+		v = val(g, v->in[0]);
+	return v->op == O_cast && val(g, v->in[0])->type == E_bf16;
+}
+
+// Returns the sum of squared distances from the mean; 0: x is none of these squares.
+static Ref put_moment(Graph *g, const Val *sum, Ref x)
+{
+	const Val *square = val(g, x), *distance = val(g, square->in[0]);
+	if (square->op != O_mul || square->in[0] != square->in[1] || distance->op != O_sub)
+		return 0;
+	Ref from = distance->in[0], mean = distance->in[1];
+	const Val *quotient = val(g, mean), *first = val(g, quotient->in[0]);
+	bool of_mean = quotient->op == O_div && first->op == O_sum && first->in[0] == from &&
+	               same_shape(&first->shape, &sum->shape);
+	if (!of_mean || !is_rounded(g, from))
+		return 0;
+	Ref squares = put2(g, O_mul, from, from);
+	squares = put_reduce(g, O_sum, squares, sum->attr->n, sum->attr->i);
+	Ref moment = put2(g, O_sub, squares, put2(g, O_mul, mean, quotient->in[0]));
+	return put2(g, O_max, moment, put_num(g, E_f32, 0));
+}
+
+// True for a sum over all axes but the last.
+static bool sums_columns(const Graph *g, const Val *v)
+{
+	return v->op == O_sum && v->type == E_f32 && last_dim(&v->shape) > 1 &&
+	       count_of(&v->shape) == last_dim(&v->shape) &&
+	       count_of(&val(g, v->in[0])->shape) > count_of(&v->shape);
+}
+
+static Ref put_statistic(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	const Graph *from = context;
+	Ref r = 0;
+	if (sums_columns(from, v))
+		r = put_moment(to, v, in[0]);
+	if (!r && sums_columns(from, v))
+		r = put_factored(to, v, in[0]);
+	return r ? r : put_as(to, v, in);
+}
+
+Graph *statistics_pass(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	copy_graph(to, from, NULL, put_statistic, (void *)from);
+	return to;
+}
