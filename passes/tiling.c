@@ -393,6 +393,7 @@ static void choose_parts(Tiling *d, int64_t wanted)
 static double choose_split(Tiling *d)
 {
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
+	enum { SHORT = 256 }; // k of products that take less time than to write what they compute
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
 	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->cache / 2;
@@ -421,6 +422,8 @@ static double choose_split(Tiling *d)
 		double cost = (double)p->n * passes(d, 1, rows, W_copy) +
 		              (double)p->m * passes(d, 0, columns, (Packing)s->a) +
 		              (double)(p->m * p->n) * adding;
+		if (p->matrix && p->k <= SHORT) // rows in pieces are written at half the speed
+			cost += (double)(p->m * (columns - 1));
 		int64_t workers = rows * columns * p->batch;
 		if (workers <
 		    wanted) // matrix registers have few panels: as many workers as there are

@@ -171,7 +171,9 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
                    const Machine *machine)
 {
-	enum { HELD = 4 }; // panels whose sums take a third of L1, since matrices are stored in it
+	// Panels whose sums take a third of L1, since matrices are stored in it; those of full rows,
+	// which are written from first to last, come from L2.
+	enum { HELD = 4, ROWS = 16 };
 	const Val *v = val(g, kern->root);
 	const Sched *s = kern->sched;
 	DotSizes p = matrix_sizes(g, v);
@@ -248,7 +250,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
 	bool early = p.matrix && waiting == 1 && s->parts <= 1;
-	p.held = early ? MIN(s->panels, HELD) : s->panels;
+	p.held = early ? MIN(s->panels, p.across > 1 ? HELD : ROWS) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up
 		rows = p.sum_rows;
