@@ -235,6 +235,15 @@ static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *
 	return rounds(g, v) && w->product && has_block_matrix(machine);
 }
 
+// True if v is the padded copy of an image in bf16 that a product reads by lines of windows.
+static bool is_image(const Graph *g, const Val *v, const Want *w, const Machine *machine)
+{
+	if (v->op != O_cast || !is_half(v->type) || !w->product || machine->threads > 1)
+		return false;
+	const Val *from = val(g, v->in[0]);
+	return machine->pairs > 1 && from->op == O_reshape && val(g, from->in[0])->op == O_pad;
+}
+
 // True if v is attention in bf16, which a CPU's kernel of matrix registers stores so.
 static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
                                  const Machine *machine)
@@ -343,7 +352,9 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		cone[r] = cone_of(g, r, cone, cut, want);
 		const Val *v = val(g, r);
 		point[r] = is_point(g, v, &want[r], &cone[r], machine);
-		bool copies = is_copy(g, v, &want[r], machine) || (rounds(g, v) && point[v->in[0]]);
+		bool copies = is_copy(g, v, &want[r], machine) ||
+		              is_image(g, v, &want[r], machine) ||
+		              (rounds(g, v) && point[v->in[0]]);
 		bool slow = prims[v->op].cls == C_map && is_slow_row(v, &want[r], &cone[r], machine);
 		cut[r] = (is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) && !point[r]) ||
 		         (cone[r].reads && (copies || slow)) ||

@@ -327,6 +327,8 @@ Graph *precision_pass(Arena *, const Graph *, const Machine *);
 void check_precision(const Graph *, const Machine *, const char *target);
 // statistics.c: rewrites sums over columns of what products in bf16 compute.
 Graph *statistics_pass(Arena *, const Graph *);
+// line_windows.c: writes convolutions of few channels as matrix registers multiply.
+Graph *line_windows_pass(Arena *, const Graph *);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------

@@ -22,6 +22,13 @@ const char *pass_names(Arena *arena)
 	return names.at;
 }
 
+// True if a CPU's matrix registers multiply what is rounded to bf16.
+static bool rounds_for_registers(const Unit *unit)
+{
+	return unit->graph->products == E_bf16 && unit->machine->threads == 1 &&
+	       unit->machine->pairs > 1;
+}
+
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
 	const Graph *g = unit->graph;
@@ -48,9 +55,12 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
 	case PASS_statistics:
-		if (g->products == E_bf16 && unit->machine->threads == 1 &&
-		    unit->machine->pairs > 1)
+		if (rounds_for_registers(unit))
 			unit->graph = graph_live(arena, statistics_pass(arena, g));
+		return;
+	case PASS_line_windows:
+		if (rounds_for_registers(unit))
+			unit->graph = graph_live(arena, line_windows_pass(arena, g));
 		return;
 	case PASS_panels:
 		if (unit->machine->rows && has_loop(g))

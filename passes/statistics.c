@@ -1,7 +1,8 @@
 // statistics.c: rewrites sums over columns, as norms of batches take them, of products in bf16.
 // The kernel of a product adds up columns of its result as they leave the tile, for little more
 // than each sum costs. In exact arithmetic these are equal, but the second reads less:
-//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such factors alone
+//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such factors
+//   alone
 //                     become one
 //   sum((x - mean)^2) sum(x^2) - mean * sum(x): it needs no mean, so no second pass over x
 // The difference loses digits if the mean is large, but x, rounded to bf16, lost more: an error of

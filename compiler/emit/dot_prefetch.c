@@ -168,8 +168,8 @@ static void prefetch_share(Dot *d, int stream, const Strip *s, const Panel *p)
 	int64_t panels = d->s->panels, share = d->s->height / panels;
 	Value number_of = LLVMBuildUDiv(g->b, p->at_column, number(g, d->p.width), "");
 	number_of = LLVMBuildURem(g->b, number_of, number(g, panels), "");
-	Panel first = {
-	    .at_column = LLVMBuildSub(g->b, p->at_column, times(g, number_of, d->p.width), "")};
+	Panel first = {.at_column =
+	                   LLVMBuildSub(g->b, p->at_column, times(g, number_of, d->p.width), "")};
 	Loop rows = loop_begin(g, number(g, 0), number(g, share), 1);
 	Value row = stream_at(d, stream, s, &first, sum_of(g, times(g, number_of, share), rows.i));
 	Loop lines = loop_begin(g, number(g, 0), number(g, panels * own->bytes), 64);

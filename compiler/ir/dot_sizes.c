@@ -171,8 +171,8 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
                    const Machine *machine)
 {
-	// Panels whose sums take a third of L1, since matrices are stored in it; those of full rows,
-	// which are written from first to last, come from L2.
+	// Panels whose sums take a third of L1, since matrices are stored in it; those of full
+	// rows, which are written from first to last, come from L2.
 	enum { HELD = 4, ROWS = 16 };
 	const Val *v = val(g, kern->root);
 	const Sched *s = kern->sched;
