@@ -234,6 +234,18 @@ static const struct Case {
      "%1 = window(x; [1,4,2,2,1,0,1, 2,4,2,2,1,0,1], 0) : f32[2,4,4,64,2,2]\n"
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[2,4,4,2,2,64]\n"
      "out y = dot(reshape(%2; [32,256]), w)\n"},
+    {"windows by overlapping lines of 32", 224,
+     "graph overlapping\nslot x : input f32[2,19,120]\nslot w : input f32[224,40]\n"
+     "%1 = window(x; [1,7,7,2,1,0,1, 2,14,32,6,1,0,1], 0) : f32[2,7,14,7,32]\n"
+     "out y = dot(reshape(%1; [196,224]), w)\n"},
+    {"the gradient of a kernel by overlapping lines", 196,
+     "graph overlapping\nslot x : input f32[2,19,120]\nslot g : input f32[40,196]\n"
+     "%1 = window(x; [1,7,7,2,1,0,1, 2,14,32,6,1,0,1], 0) : f32[2,7,14,7,32]\n"
+     "out y = dot(g, reshape(%1; [196,224]))\n"},
+    {"full rows of strips, a residual, and sums of columns", 64,
+     "graph rows\nslot a : input f32[270,64]\nslot b : input f32[64,256]\n"
+     "slot c : input f32[270,256]\n%1 = dot(a, b) + c : f32[270,256]\n"
+     "out y = %1\nout s = sum(%1 * 0.01; [0])\n"},
     {"windows of doubles", 63,
      "graph wide\nslot x : input f64[2,9,11,7]\nslot w : input f64[63,20]\n"
      "%1 = window(x; [1,9,3,1,1,1,1, 2,11,3,1,1,1,1], 0) : f64[2,9,11,7,3,3]\n"

@@ -118,14 +118,29 @@ static void prefetch_steps(Dot *d, int o, Value step, Value other)
 	}
 }
 
-// Returns the elements of two vectors of bf16 by turns, or one after the other, as vectors of
-// pairs.
-static Value pairs_of(Gen *g, Value x, Value y, bool turns)
+// Returns a vector of 16-bit elements as the lower halves of 32 bits.
+static Value lower_halves(Gen *g, Value x)
+{
+	unsigned n = (unsigned)g->width;
+	x = LLVMBuildBitCast(g->b, splat(g, x), LLVMVectorType(g->i16, n), "");
+	return LLVMBuildZExt(g->b, x, LLVMVectorType(g->i32, n), "");
+}
+
+// Returns the elements of two vectors of bf16 by turns, as pairs.
+static Value alternate(Gen *g, Value x, Value y)
+{
+	Value half = splat(g, LLVMConstInt(g->i32, 16, 0));
+	y = LLVMBuildShl(g->b, lower_halves(g, y), half, "");
+	return LLVMBuildOr(g->b, lower_halves(g, x), y, "");
+}
+
+// Returns the elements of two vectors of bf16 one after the other, as pairs.
+static Value pairs_of(Gen *g, Value x, Value y)
 {
 	Value order[2 * 64];
 	int n = g->width;
 	for (int i = 0; i < 2 * n; i++)
-		order[i] = LLVMConstInt(g->i32, (unsigned)(turns ? i / 2 + i % 2 * n : i), 0);
+		order[i] = LLVMConstInt(g->i32, (unsigned)i, 0);
 	x = LLVMBuildShuffleVector(g->b, splat(g, x), splat(g, y),
 	                           LLVMConstVector(order, (unsigned)(2 * n)), "");
 	return LLVMBuildBitCast(g->b, x, LLVMVectorType(g->i32, (unsigned)n), "");
@@ -159,7 +174,7 @@ static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
 		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
-	return pairs_of(g, x, y, true);
+	return alternate(g, x, y);
 }
 
 Index column_lanes(Dot *d, Value base)
@@ -187,7 +202,7 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 		if (d->p.k % d->p.fold && exist)
 			half[i] = choose(g, exist, half[i], LLVMConstNull(LLVMTypeOf(half[i])));
 	}
-	return d->p.fold > 1 ? pairs_of(g, half[0], half[1], false) : half[0];
+	return d->p.fold > 1 ? pairs_of(g, half[0], half[1]) : half[0];
 }
 
 // Steps of k that are copied to a strip or panel before those of the next. Of each, these lines of
@@ -387,7 +402,7 @@ static void pack_line(Gen *g, int n, const Index *unit, void *context)
 		} else if (!d->p.dense) {
 			for (int a = 0; a < val(g->graph, r->from)->shape.rank; a++)
 				next[a] = shift_index(idx[a], d->p.patch.fold.move[a]);
-			x = pairs_of(g, x, at_or_fill(g, r->from, next, r->fill), true);
+			x = alternate(g, x, at_or_fill(g, r->from, next, r->fill));
 		}
 		Value to = a_element(d, d->strip, place);
 		unsigned align = (unsigned)(d->tile.bytes / (d->p.dense ? d->p.fold : 1));
