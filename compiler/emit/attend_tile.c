@@ -144,7 +144,7 @@ static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t
 	t->from[t->count] = from;
 	t->rows[t->count] = rows;
 	t->stream[t->count++] =
-	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how};
+	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how, 0};
 }
 
 void add_operand(const Attend *a, Ahead *t, int o)

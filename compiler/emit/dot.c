@@ -484,8 +484,9 @@ void emit_dot(Gen *g)
 	}
 	d.a_rows = a.fixed && a.down == 1;
 	d.b_rows = d.p.matrix ? is_contiguous(&d, 1) : b.fixed && b.along == 1;
+	d.b_columns = s->b == W_transpose && b.fixed && b.down == 1;
 	d.far[0] = a.along * d.p.bytes;
-	d.far[1] = b.down * d.p.bytes;
+	d.far[1] = (d.b_columns ? b.along : b.down) * d.p.bytes;
 	d.parts = (Partials){.reduce = &s->reduce,
 	                     .keep = &s->keep,
 	                     .blocks = d.p.down,

@@ -11,13 +11,15 @@ typedef struct Dot {
 	Tile tile;
 	bool a_rows;              // a is contiguous from row to row
 	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
+	bool b_columns;           // b is contiguous along its columns: these are transposed
 	Value panel, strip, sums; // memory
 	Value products;           // the same, of the points of squares
 	Value sum_tile;           // the function
 	Value stream[STREAMS];    // of the maps after the product
 	struct Stream rows[STREAMS];
 	int streams;
-	int64_t far[2];      // bytes from step to step of an operand
+	int64_t far[2];      // bytes from step to step of an operand; from column to column of b,
+	                     // where these are transposed
 	bool next[2];        // what is packed next of it is prefetched meanwhile
 	Index in_batch, row; // of all batches: the row that is finished
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes

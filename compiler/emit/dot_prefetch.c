@@ -4,6 +4,20 @@
 // next.
 #include "dot.h"
 
+enum { LINE = 64 }; // bytes of cache
+
+// Adds a stream to those of a vector tile, at a pace to end with a call: lines that come from
+// memory all at once would keep the loads of the sum waiting. A power of two is cheap to count.
+static void add_paced(Dot *d, struct Stream s)
+{
+	int64_t iterations = d->s->depth / d->tile.unroll;
+	int64_t parts = s.rows * ceil_div(s.bytes, s.once), pace = 1;
+	while (2 * pace * parts <= iterations)
+		pace *= 2;
+	s.wait = pace - 1;
+	d->tile.stream[d->tile.streams++] = s;
+}
+
 // A vector tile prefetches its rows, of vectors as wide as its own, in its loop. One of matrices
 // has too few iterations: prefetch_operands() does it before.
 static void add_stream(Dot *d, Value memory, Elem e, Prefetch how)
@@ -11,11 +25,15 @@ static void add_stream(Dot *d, Value memory, Elem e, Prefetch how)
 	Tile *t = &d->tile;
 	int64_t wide = t->vectors * t->lanes;
 	int bytes = (int)(wide * (d->p.matrix ? elems[e].bytes : t->bytes));
-	struct Stream rows = {d->p.n * elems[e].bytes, t->rows, bytes, bytes, how};
+	struct Stream rows = {.row = d->p.n * elems[e].bytes,
+	                      .rows = t->rows,
+	                      .bytes = bytes,
+	                      .once = bytes,
+	                      .how = how};
 	d->stream[d->streams] = memory;
 	d->rows[d->streams++] = rows;
 	if (!d->p.matrix)
-		t->stream[t->streams++] = rows;
+		add_paced(d, rows);
 }
 
 // True if b lies in panels, whose next one comes to L2 while all strips meet one.
@@ -62,6 +80,20 @@ static int64_t share_of_next(const Dot *d, int o)
 	return full_lines(ceil_div(size * d->p.bytes, o ? d->s->strips : d->s->panels));
 }
 
+// True if each worker transposes columns of b alone, after those of the worker before.
+static bool has_next_columns(const Dot *d)
+{
+	const Sched *s = d->s;
+	return s->b == W_transpose && !s->b_shared && d->b_columns && d->p.blocks == 1 &&
+	       d->p.down == 1 && d->p.across > 1;
+}
+
+// Returns how many of the next worker's columns a call prefetches.
+static int64_t columns_of_next(const Dot *d)
+{
+	return ceil_div(d->p.width, d->s->strips);
+}
+
 // The tile prefetches the sums of squares that it will add to, a share with each iteration.
 void choose_next_sums(Dot *d)
 {
@@ -69,22 +101,28 @@ void choose_next_sums(Dot *d)
 	int64_t bytes = t->rows * d->p.width * d->p.bytes;
 	int64_t each = full_lines(ceil_div(bytes * t->unroll, d->s->depth));
 	int share = (int)each;
-	t->stream[t->streams++] =
-	    (struct Stream){each, (int)ceil_div(bytes, each), share, share, F_write};
+	add_paced(d, (struct Stream){.row = each,
+	                             .rows = (int)ceil_div(bytes, each),
+	                             .bytes = share,
+	                             .once = share,
+	                             .how = F_write});
 }
 
-static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes)
+static void add_next(Dot *d, int o, int64_t row, int64_t rows, int64_t bytes, int64_t once)
 {
 	d->next[o] = true;
-	d->tile.stream[d->tile.streams++] =
-	    (struct Stream){row, (int)rows, (int)bytes, (int)bytes, F_later};
+	add_paced(d, (struct Stream){.row = row,
+	                             .rows = (int)rows,
+	                             .bytes = (int)bytes,
+	                             .once = (int)once,
+	                             .how = F_later});
 }
 
 static void add_next_share(Dot *d, int o)
 {
 	int64_t share = share_of_next(d, o);
 	int64_t each = full_lines(ceil_div(share * d->tile.unroll, d->s->depth));
-	add_next(d, o, each, ceil_div(share, each), each);
+	add_next(d, o, each, ceil_div(share, each), each, each);
 }
 
 // What a worker copies from far rows of memory would wait for each of them. So the tile prefetches
@@ -99,10 +137,12 @@ void choose_next(Dot *d)
 	if (s->a == W_copy && s->a_shared && s->a_ahead) {
 		add_next_share(d, 0);
 	} else if (s->a == W_copy && d->a_rows && s->strips > s->group) {
-		add_next(d, 0, d->far[0], ceil_div(s->depth, s->panels), d->p.bytes);
+		add_next(d, 0, d->far[0], ceil_div(s->depth, s->panels), d->p.bytes, d->p.bytes);
 	}
 	if (s->b == W_copy && !s->b_shared && d->b_rows && d->p.part_blocks > 1)
-		add_next(d, 1, d->far[1], ceil_div(s->depth, s->strips), width);
+		add_next(d, 1, d->far[1], ceil_div(s->depth, s->strips), width, width);
+	else if (has_next_columns(d))
+		add_next(d, 1, d->far[1], columns_of_next(d), s->depth * d->p.bytes, LINE);
 	else if (has_next_panel(d))
 		add_next_share(d, 1);
 }
@@ -123,6 +163,13 @@ Value next_of(Dot *d, int o, const Strip *s, const Panel *p)
 			column = LLVMBuildURem(g->b, column, number(g, d->p.n), "");
 			Value share = times(g, own, share_of_next(d, 1) / d->p.bytes);
 			return element(d, in_place(d, 1, d->from, column), share);
+		}
+		if (sched->b == W_transpose) {
+			int64_t columns = columns_of_next(d), passed = sched->panels * d->p.width;
+			Value column = sum_of(g, p->at_column, times(g, own, columns));
+			column = sum_of(g, column, number(g, passed));
+			return in_place(d, 1, d->from,
+			                least(g, column, number(g, d->p.n - columns)));
 		}
 		Value step = sum_of(g, sum_of(g, d->from, d->steps), times(g, own, rows));
 		return in_place(d, 1, least(g, step, number(g, d->p.k - rows)), p->at_column);

@@ -406,6 +406,7 @@ struct Tile {
 		int rows, bytes; // how many; of one
 		int once;        // bytes of a row that an iteration prefetches
 		Prefetch how;
+		int64_t wait; // iterations from one such part to the next, but the one itself
 	} stream[STREAMS];
 };
 #pragma GCC diagnostic pop

@@ -36,14 +36,18 @@ static int64_t parts_of(const struct Stream *s) // of a row
 	return ceil_div(s->bytes, s->once);
 }
 
-// Returns the first stream of as many rows and parts: they share a counter.
+static int64_t iterations_of(const struct Stream *s)
+{
+	return s->rows * parts_of(s) * (s->wait + 1);
+}
+
+// Returns the first stream of as many rows and parts, at the same pace: they share a counter.
 static int first_like(const Tile *t, int stream)
 {
-	const struct Stream *s = &t->stream[stream];
-	int first = 0;
-	while (t->stream[first].rows != s->rows || parts_of(&t->stream[first]) != parts_of(s))
-		first++;
-	return first;
+	const struct Stream *s = &t->stream[stream], *u = t->stream;
+	while (u->rows != s->rows || parts_of(u) != parts_of(s) || u->wait != s->wait)
+		u++;
+	return (int)(u - t->stream);
 }
 
 // Returns the bytes from what an iteration prefetches of a stream to what the next does, when so
@@ -51,11 +55,19 @@ static int first_like(const Tile *t, int stream)
 static Value stream_step(Gen *g, const struct Stream *s, Value left)
 {
 	int64_t parts = parts_of(s), back = (parts - 1) * s->once;
-	if (parts == 1)
-		return number(g, s->row);
-	Value part = LLVMBuildURem(g->b, left, number(g, parts), "");
-	Value last = LLVMBuildICmp(g->b, LLVMIntEQ, part, number(g, 0), "");
-	return LLVMBuildSelect(g->b, last, number(g, s->row - back), number(g, s->once), "");
+	Value pace = number(g, s->wait + 1), zero = number(g, 0), step = number(g, s->row);
+	if (parts > 1) {
+		Value part = LLVMBuildUDiv(g->b, left, pace, "");
+		part = LLVMBuildURem(g->b, part, number(g, parts), "");
+		Value last = LLVMBuildICmp(g->b, LLVMIntEQ, part, zero, "");
+		Value next = number(g, s->once), down = number(g, s->row - back);
+		step = LLVMBuildSelect(g->b, last, down, next, "");
+	}
+	if (!s->wait)
+		return step;
+	Value waits = LLVMBuildURem(g->b, left, pace, "");
+	Value due = LLVMBuildICmp(g->b, LLVMIntEQ, waits, zero, "");
+	return LLVMBuildSelect(g->b, due, step, zero, "");
 }
 
 // Prefetches, a part per iteration, rows of a that a later strip reads, and rows of each stream:
@@ -268,7 +280,7 @@ void write_vector_tile(const Gen *around, const Tile *t)
 	for (int i = 0; i < t->streams; i++) {
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
 		if (first_like(t, i) == i)
-			s.rows[i] = number(g, t->stream[i].rows * parts_of(&t->stream[i]));
+			s.rows[i] = number(g, iterations_of(&t->stream[i]));
 	}
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(g, t));
