@@ -27,6 +27,12 @@ static void first_digits(Dot *d, Value strip, Value *first)
 Value first_row(Dot *d, Value strip)
 {
 	Gen *g = d->g;
+	if (d->tall) { // strips after those of full height begin a row earlier each
+		Value low = LLVMBuildSub(g->b, strip, number(g, d->tall - 1), "");
+		Value none = number(g, 0), some = LLVMBuildICmp(g->b, LLVMIntSGT, low, none, "");
+		low = LLVMBuildSelect(g->b, some, low, none, "");
+		return LLVMBuildSub(g->b, times(g, strip, d->tile.rows), low, "");
+	}
 	if (d->s->a != W_patch)
 		return least(g, times(g, strip, d->tile.rows), number(g, d->p.m - d->tile.rows));
 	Value first[DIGITS], row = number(g, 0);
@@ -36,11 +42,23 @@ Value first_row(Dot *d, Value strip)
 	return row;
 }
 
+// True if the first row of the strip belongs to the one before: a lower tile skips it.
+static Value is_low(Dot *d, Value strip)
+{
+	return LLVMBuildICmp(d->g->b, LLVMIntSGE, strip, number(d->g, d->tall), "");
+}
+
 // Sets the rows that strip `strip` has alone: others belong to the strip before.
 static void own_rows(Dot *d, Value strip, Value *from, Value *to)
 {
 	Gen *g = d->g;
 	int64_t rows = d->tile.rows, line = d->p.m;
+	if (d->tall) {
+		Value first = first_row(d, strip);
+		*from = sum_of(g, first, LLVMBuildZExt(g->b, is_low(d, strip), g->i64, ""));
+		*to = sum_of(g, first, number(g, rows));
+		return;
+	}
 	if (d->s->a == W_patch) {
 		// A strip has a part of a line, or a part of the lines of an image.
 		const Digit *digit = d->p.patch.row.at;
@@ -156,6 +174,13 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
 		s.sums = element(d, s.sums, times(g, own, d->p.sum_rows * d->p.sum_row));
 	}
+	s.skipped = number(g, 0);
+	s.tile = d->sum_tile;
+	if (d->tall) {
+		Value low = is_low(d, strip);
+		s.skipped = LLVMBuildZExt(g->b, low, g->i64, "");
+		s.tile = LLVMBuildSelect(g->b, low, d->low_tile, d->sum_tile, "");
+	}
 	return s;
 }
 
@@ -186,14 +211,16 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again, Value 
 			    in_place(d, 0, d->from,
 			             sum_of(g, sum_of(g, s->first, number(g, d->tile.rows)), row));
 	}
-	Value in[6 + STREAMS] = {d->steps, s->a, p->b, element(d, s->sums, p->column), again, soon};
+	Value a = a_element(d, s->a, times(g, s->skipped, d->tile.a_row));
+	Value place = sum_of(g, times(g, s->skipped, d->tile.c_row), p->column);
+	Value in[6 + STREAMS] = {d->steps, a, p->b, element(d, s->sums, place), again, soon};
 	int n = 6;
 	for (int i = 0; i < d->streams && !d->p.matrix; i++)
-		in[n++] = stream_at(d, i, s, p, number(g, 0));
+		in[n++] = stream_at(d, i, s, p, s->skipped);
 	for (int o = 0; o < COUNT(d->next); o++)
 		if (d->next[o])
 			in[n++] = next_of(d, o, s, p);
-	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in, (unsigned)n, "");
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), s->tile, in, (unsigned)n, "");
 }
 
 // Multiplies a strip by the worker's panels and finishes it, so many panels at a time that their
@@ -338,6 +365,11 @@ static void product(Dot *d)
 	else
 		choose_next(d);
 	d->sum_tile = tile_function(g, &d->tile);
+	if (d->tall) {
+		Tile low = d->tile;
+		low.rows--;
+		d->low_tile = tile_function(g, &low);
+	}
 	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
 		each_column(d, partials_start, &d->parts);
@@ -434,6 +466,18 @@ static bool has_rest(const Dot *d)
 	return (depth - odd) % d->s->unroll || (last_steps(d) - odd) % d->s->unroll;
 }
 
+// Returns how many strips have the height of the tile, if strips of one height would compute many
+// rows twice: the others have a row less. 0: all. Sums over the rows of a worker keep their order,
+// since then all do.
+static int64_t tall_strips(const Dot *d)
+{
+	enum { FEWEST = 8, FEW = 32 }; // strips; rows of which one computed twice does not matter
+	int64_t twice = d->p.strips * d->s->height - d->p.m;
+	bool windows = d->s->a == W_patch || d->s->a == W_winograd;
+	bool few = d->p.strips < FEWEST || twice * FEW < d->p.m;
+	return windows || few || d->p.matrix || d->s->reduce.count ? 0 : d->p.strips - twice;
+}
+
 void emit_dot(Gen *g)
 {
 	const Kern *kern = g->kern;
@@ -472,6 +516,7 @@ void emit_dot(Gen *g)
 	                .b_ahead = (int)s->b_ahead,
 	                .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,
 	                .soon_row = a.down};
+	d.tall = tall_strips(&d);
 	if (s->a == W_place) {
 		d.tile.a_row = a.down;
 		d.tile.loop[0].a_step = a.along * d.p.fold;

@@ -14,7 +14,8 @@ typedef struct Dot {
 	bool b_columns;           // b is contiguous along its columns: these are transposed
 	Value panel, strip, sums; // memory
 	Value products;           // the same, of the points of squares
-	Value sum_tile;           // the function
+	Value sum_tile, low_tile; // functions; the other has a row less
+	int64_t tall;             // strips before those of the low tile; 0: it is not used
 	Value stream[STREAMS];    // of the maps after the product
 	struct Stream rows[STREAMS];
 	int streams;
@@ -71,6 +72,7 @@ typedef struct PatchLine { // elements of the value under windows
 
 typedef struct Strip {                // of a
 	Value number, first, a, sums; // the first row; addresses
+	Value tile, skipped;          // the function; first rows that it does not compute
 } Strip;
 
 typedef struct Panel {                      // of b

@@ -106,12 +106,12 @@ bool is_contiguous(Dot *d, int o)
 	return adjacent_bytes(d, o, false) > 0;
 }
 
-// Prefetches what a vector of steps reads of a later row of a or column of b, for matrix registers:
-// they multiply so fast that packing waits for memory most of the time.
+// Prefetches what a vector of steps reads of a later row of a or column of b: packing waits for
+// memory most of the time.
 static void prefetch_steps(Dot *d, int o, Value step, Value other)
 {
 	enum { LINE = 64 };
-	int64_t bytes = d->p.matrix ? adjacent_bytes(d, o, true) : 0;
+	int64_t bytes = adjacent_bytes(d, o, true);
 	for (int64_t k = 0; bytes && k < d->g->width * d->p.fold; k += LINE / bytes) {
 		Value later = sum_of(d->g, step, number(d->g, k / d->p.fold));
 		d->g->ops->prefetch(d->g, source_of(d, o, later, 0, other), F_read);
