@@ -135,7 +135,7 @@ static void finish_row(const Attend *a, const Index *query, Value stat, Value ro
 }
 
 // The strip at queries `a->first`, whose statistics and sums begin at these rows of the worker's.
-static void forward_strip(const Attend *a, const Ahead *ahead, const Product *score,
+static void forward_strip(const Attend *a, const Ahead ahead[2], const Product *score,
                           const Product *sum, Value stat, Value sums, Value again)
 {
 	Gen *g = a->g;
@@ -211,16 +211,18 @@ static void forward(Attend *a)
 		    LLVMBuildUDiv(g->b, round_up(g, seen, a->s->depth), number(g, a->s->depth), "");
 	}
 	Loop heads = heads_begin(a, group);
-	Ahead ahead = ahead_new(a, p->width);
-	for (int o = 0; o < (p->depth ? 3 : 2); o++)
-		add_operand(a, &ahead, o);
-	add_output(a, &ahead, O_attend);
+	Ahead ahead[2] = {ahead_new(a, -1, p->width), ahead_new(a, p->depth, a->s->depth)};
+	add_operand(a, &ahead[0], 0);
+	add_operand(a, &ahead[0], 1);
+	if (p->depth)
+		add_operand(a, &ahead[1], 2);
+	add_output(a, &ahead[1], O_attend);
 	int64_t query = a_line(a, p->width_line, p->width);
 	int64_t weights = a_line(a, p->score_line, a->s->depth);
 	Product score = strip_product(a, (Layout){0, query, 1, p->panel, p->score_line},
-	                              panel_line(a, p->width), a->causal ? -1 : p->keys, &ahead);
+	                              panel_line(a, p->width), a->causal ? -1 : p->keys, &ahead[0]);
 	Product sum = strip_product(a, (Layout){0, weights, 1, p->panel, p->depth_line},
-	                            panel_line(a, a->s->depth), p->depth, NULL);
+	                            panel_line(a, a->s->depth), p->depth, &ahead[1]);
 	Loop block = loop_begin(g, number(g, 0), blocks, 1);
 	go_to_keys(a, block.i);
 	pack_b_columns(a, 1, AT_KEYS, a->v->attr->x);
@@ -232,7 +234,7 @@ static void forward(Attend *a)
 	go_to_strip(a, strip.i);
 	Value own = minus(g, strip.i, begin), stat = times(g, own, p->stat_line);
 	Value sums = times(g, own, a->s->height);
-	forward_strip(a, &ahead, &score, &sum, stat, sums, again);
+	forward_strip(a, ahead, &score, &sum, stat, sums, again);
 	Value rows = LLVMBuildSelect(g->b, done, a->rows, number(g, 0), "");
 	Loop row = loop_begin(g, number(g, 0), rows, 1);
 	Index own_query = uniform_index(g, sum_of(g, a->first, row.i), p->queries, 1);
@@ -247,7 +249,7 @@ static void forward(Attend *a)
 
 typedef struct Products {
 	Product score, weight, dq, dk, dv;
-	Ahead ahead[2];
+	Ahead ahead[3];
 } Products;
 
 // Returns how many keys of the block, from the first on, have slopes in the strip: a tile of keys
@@ -414,14 +416,14 @@ static Product key_product(const Attend *a, int64_t columns, int64_t line)
 static Products backward_products(const Attend *a)
 {
 	const AttendSizes *p = &a->p;
-	Ahead score = ahead_new(a, p->width), weight = ahead_new(a, p->depth);
+	Ahead score = ahead_new(a, -1, p->width), weight = ahead_new(a, -1, p->depth);
+	Ahead dq = ahead_new(a, p->width, a->s->depth);
 	add_operand(a, &score, 0);
 	add_operand(a, &score, 1);
-	add_output(a, &score, O_attend_dq);
-	add_output(a, &score, O_attend_dk);
 	add_operand(a, &weight, 2);
 	add_operand(a, &weight, GRADIENT);
-	add_output(a, &weight, O_attend_dv);
+	for (int op = O_attend_dq; op <= O_attend_dv; op++)
+		add_output(a, &dq, op);
 	int64_t panel = p->panel, keys = a->causal ? -1 : p->keys;
 	int64_t scores = p->score_line, width = p->width_line, depth = p->depth_line;
 	int64_t query = a_line(a, width, p->width), gradient = a_line(a, depth, p->depth);
@@ -431,8 +433,8 @@ static Products backward_products(const Attend *a)
 	              .weight = strip_product(a, (Layout){0, gradient, 1, panel, scores},
 	                                      panel_line(a, p->depth), keys, &weight),
 	              .dq = strip_product(a, (Layout){0, slopes, 1, panel, width},
-	                                  panel_line(a, a->s->depth), p->width, NULL)};
-	t.ahead[0] = score, t.ahead[1] = weight;
+	                                  panel_line(a, a->s->depth), p->width, &dq)};
+	t.ahead[0] = score, t.ahead[1] = weight, t.ahead[2] = dq;
 	t.dk = key_product(a, p->width, width);
 	t.dv = key_product(a, p->depth, depth);
 	return t;

@@ -255,7 +255,7 @@ static void fade_sums(const Attend *a, Value in_strip, Value sums, Value again)
 
 // Each row is reduced to a vector, and then the vectors of all rows at once: so no row waits for
 // another.
-void soften_strip(const Attend *a, const Ahead *ahead, Value stat, Value sums, Value again)
+void soften_strip(const Attend *a, const Ahead ahead[2], Value stat, Value sums, Value again)
 {
 	Gen *g = a->g;
 	int64_t height = a->s->height, width = g->width;
@@ -270,7 +270,8 @@ void soften_strip(const Attend *a, const Ahead *ahead, Value stat, Value sums, V
 	rows = loop_begin(g, number(g, 0), a->rows, 1);
 	r = row_at(a, rows.i, number(g, 0));
 	Value base = local_load_one(a, a->local[AT_BASE], rows.i);
-	prefetch_rows(a, ahead, sum_of(g, a->first, rows.i));
+	for (int k = 0; k < 2; k++)
+		prefetch_rows(a, &ahead[k], sum_of(g, a->first, rows.i));
 	Value total = each_key(a, &r, end, &(Keys){weight, &base, O_sum});
 	local_store(a, total, a->local[AT_LANES], times(g, rows.i, width));
 	if (a->p.blocks > 1 && a->p.depth)
@@ -307,12 +308,12 @@ static Value slope_at(const Attend *a, const Row *r, Value at, Value mask, void 
 	return NULL;
 }
 
-void slope_strip(const Attend *a, const Ahead ahead[2], Value line, Value end)
+void slope_strip(const Attend *a, const Ahead ahead[3], Value line, Value end)
 {
 	Gen *g = a->g;
 	Loop rows = loop_begin(g, number(g, 0), a->rows, 1);
 	Row r = row_at(a, rows.i, line);
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < 3; k++)
 		prefetch_rows(a, &ahead[k], sum_of(g, a->first, rows.i));
 	Index zero = constant_index(0), one = constant_index(1);
 	Slope s = {.most = at_element(a, a->v->in[STATS], &r.query, &zero),

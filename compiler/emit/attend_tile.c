@@ -1,5 +1,6 @@
 // attend_tile.c: emits the packing, prefetching and products of attention by vectors.
 #include "attend_tile.h"
+#include <string.h>
 
 // ---- memory ---------------------------------------------------------------------------
 
@@ -112,8 +113,9 @@ void pack_columns(const Attend *a, int o, Value memory, int64_t line, double fac
 
 // ---- prefetching ----------------------------------------------------------------------
 
-// How many full panels of keys the strips of a head compute together, about.
-static int64_t panels_of_head(const Attend *a)
+// How many full panels the strips of a head compute together, about: of keys, or of so many columns
+// for each block of keys.
+static int64_t panels_of_head(const Attend *a, int64_t columns)
 {
 	const AttendSizes *p = &a->p;
 	int64_t panels = 0, height = a->s->height, depth = a->s->depth;
@@ -123,14 +125,15 @@ static int64_t panels_of_head(const Attend *a)
 			int64_t seen = MIN(depth, p->keys - key);
 			if (a->causal)
 				seen = MAX(0, MIN(seen, end + p->keys - p->queries - key));
-			panels += (seen + p->panel / 2 - 1) / p->panel;
+			int64_t wide = columns < 0 ? seen : seen ? columns : 0;
+			panels += (wide + p->panel / 2 - 1) / p->panel;
 		}
 	return MAX(1, panels);
 }
 
-Ahead ahead_new(const Attend *a, int64_t steps)
+Ahead ahead_new(const Attend *a, int64_t columns, int64_t steps)
 {
-	return (Ahead){.calls = panels_of_head(a),
+	return (Ahead){.calls = panels_of_head(a, columns),
 	               .iterations = MAX(1, steps / a->s->unroll),
 	               .call = variable(a->g, number(a->g, 0))};
 }
@@ -147,30 +150,49 @@ static void add_ahead(Ahead *t, Value from, int64_t rows, int64_t bytes, int64_t
 	    (struct Stream){row, (int)share, (int)bytes, (int)MIN(bytes, once * 64), how, 0};
 }
 
+// Finds the element of memory that an element of an operand is, or is mapped from, as locate does.
+static bool find_stored(Gen *g, Ref *r, Index *idx, Index *place)
+{
+	while (!locate(g->vars, g->graph, &g->computed, r, idx, place)) {
+		const Val *v = val(g->graph, *r);
+		int of = 0;
+		while (of < v->nin &&
+		       count_of(&val(g->graph, v->in[of])->shape) != count_of(&v->shape))
+			of++;
+		if (prims[v->op].cls != C_map || of == v->nin)
+			return false;
+		*r = v->in[of];
+	}
+	return true;
+}
+
 void add_operand(const Attend *a, Ahead *t, int o)
 {
 	Gen *g = a->g;
-	Ref r = read_operand(a, o);
+	Ref r = read_operand(a, o), from = r;
 	const Shape *shape = &val(g->graph, r)->shape;
 	if (!a->s->ahead_rows)
 		return;
-	Elem type = val(g->graph, r)->type;
-	int64_t bytes = elems[type].bytes;
 	int lead = a->p.lead.rank;
-	Index idx[RANK], place;
+	Index idx[RANK], at[RANK], place;
 	Index row = some_index(g->vars, shape->dim[lead]);
 	Index column = some_index(g->vars, last_dim(shape));
 	unravel(g->vars, &a->next, &a->p.lead, idx);
 	index_within(shape, idx, idx);
-	idx[lead] = row, idx[lead + 1] = column;
-	Stride s = strides_of(g->vars, g->graph, &g->computed, r, idx, &row, &column);
+	memcpy(at, idx, sizeof at);
+	at[lead] = row, at[lead + 1] = column;
+	if (!find_stored(g, &r, at, &place) || stride_along(g->vars, &place, &column) != 1)
+		return;
+	int64_t down = stride_along(g->vars, &place, &row);
+	if (down == IRREGULAR)
+		return;
 	idx[lead] = idx[lead + 1] = constant_index(0);
-	if (s.fixed && s.along == 1 && locate(g->vars, g->graph, &g->computed, &r, idx, &place))
-		add_ahead(
-		    t,
-		    place_in(g, memory_type(g, type), location_address(g, r), index_i64(g, &place)),
-		    shape->dim[lead], last_dim(shape) * bytes, s.down * bytes,
-		    a->p.matrix ? F_later : F_read);
+	find_stored(g, &from, idx, &place);
+	Elem type = val(g->graph, r)->type;
+	int64_t bytes = elems[type].bytes;
+	Value first =
+	    place_in(g, memory_type(g, type), location_address(g, r), index_i64(g, &place));
+	add_ahead(t, first, shape->dim[lead], last_dim(shape) * bytes, down * bytes, F_later);
 }
 
 void add_output(const Attend *a, Ahead *t, Op op)

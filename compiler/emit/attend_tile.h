@@ -51,7 +51,9 @@ typedef struct Ahead {
 	Value call; // variable
 } Ahead;
 
-Ahead ahead_new(const Attend *, int64_t steps); // of a tile of so many, in the head that has begun
+// Of a product of strips, in the head that has begun: so many columns, -1: those of keys, and
+// steps.
+Ahead ahead_new(const Attend *, int64_t columns, int64_t steps);
 void add_operand(const Attend *, Ahead *, int o); // the rows of an operand that the next head reads
 void add_output(const Attend *, Ahead *, Op);     // the rows that this head stores in an output
 
@@ -100,9 +102,9 @@ Value shift_of(const Attend *);                // query i sees keys up to i + sh
 Value visible_to(const Attend *, Value query); // how many keys of the block it sees
 // Turns the scores of the strip into probabilities, relative to the largest of their row so far;
 // its statistics and sums begin at these rows of the worker's.
-void soften_strip(const Attend *, const Ahead *, Value stat, Value sums, Value again);
+void soften_strip(const Attend *, const Ahead ahead[2], Value stat, Value sums, Value again);
 // Turns the scores of the strip, at line `line` of AT_SCORES, into probabilities, and the gradients
 // of these into those of scores.
-void slope_strip(const Attend *, const Ahead ahead[2], Value line, Value end);
+void slope_strip(const Attend *, const Ahead ahead[3], Value line, Value end);
 
 #endif
