@@ -265,6 +265,49 @@ static Value slope_end(const Attend *a)
 	return least(g, end, number(g, a->p.score_line / g->width * g->width));
 }
 
+typedef struct Sums { // that are complete, of an output
+	Op op;
+	int part; // of local memory
+	int64_t line;
+	double factor;
+	Value own, first, rows; // their first row there and in the output, and how many
+	Value from, to;         // columns
+} Sums;
+
+// Stores sums while they are in the first cache, and the next product begins.
+static void store_sums(const Attend *a, const Sums *s)
+{
+	Gen *g = a->g;
+	for (int o = 0; o < g->kern->nout; o++) {
+		const Shape *shape = &val(g->graph, g->kern->out[o])->shape;
+		if (val(g->graph, attention_of(g->graph, g->kern->out[o]))->op != s->op)
+			continue;
+		Loop rows = loop_begin(g, number(g, 0), s->rows, 1);
+		Value first = sum_of(g, s->first, rows.i);
+		Index row = uniform_index(g, first, shape->dim[a->p.lead.rank], 1);
+		Finish f = {.a = a, .out = o, .row = &row, .memory = a->local[s->part]};
+		f.place = times(g, sum_of(g, s->own, rows.i), s->line);
+		f.factor = real(a, s->factor);
+		g->ops->lane_loop(g, s->from, s->to, last_dim(shape), (int)(a->p.panel / g->width),
+		                  finish_columns, &f);
+		loop_end(g, &rows);
+	}
+}
+
+// Stores the strip's part of dq if no later block of keys adds to it.
+static void store_queries(const Attend *a)
+{
+	Gen *g = a->g;
+	const AttendSizes *p = &a->p;
+	Value seen = number(g, p->keys), here = sum_of(g, a->first_key, a->keys);
+	if (a->causal)
+		seen = least(g, seen, sum_of(g, sum_of(g, a->first, a->rows), shift_of(a)));
+	Value done = LLVMBuildICmp(g->b, LLVMIntSLE, seen, here, "");
+	Value rows = LLVMBuildSelect(g->b, done, a->rows, number(g, 0), "");
+	store_sums(a, &(Sums){O_attend_dq, AT_DQ, p->width_line, a->v->attr->x, a->first, a->first,
+	                      rows, number(g, 0), number(g, p->width)});
+}
+
 // Computes the probabilities of the strip at `a->first`, line `line` of its block, and adds to its
 // part of dq.
 static void backward_strip(const Attend *a, const Products *t, Value line, Value again)
@@ -295,13 +338,26 @@ static void backward_strip(const Attend *a, const Products *t, Value line, Value
 	multiply_panels(a, &t->dq,
 	                &(Operands){steps_of(a, a->visible), slopes, local[AT_KEY_ROWS], to, again},
 	                number(g, p->width));
+	store_queries(a);
 }
 
 typedef struct KeySums {
-	Value queries, again;
+	Value queries, again, done; // done: no later block of queries adds to them
+	Op op;
 	int a, b, c;  // local memory
 	int64_t line; // of c, and unless b has pairs of b
+	double factor;
 } KeySums;
+
+// Stores columns [from, to) of the sums of a tile of keys, if they are complete.
+static void store_keys(const Attend *a, const KeySums *k, Value keys, Value from, Value to)
+{
+	Gen *g = a->g;
+	Value rows = least(g, number(g, a->s->key_height), minus(g, a->keys, keys));
+	rows = LLVMBuildSelect(g->b, k->done, rows, number(g, 0), "");
+	store_sums(a, &(Sums){k->op, k->c, k->line, k->factor, keys, sum_of(g, a->first_key, keys),
+	                      rows, from, to});
+}
 
 // Returns the operands of a product whose rows are keys, `keys` and those after it.
 static Operands key_operands(const Attend *a, const KeySums *k, Value keys, Value from)
@@ -344,9 +400,13 @@ static void add_panel(const Attend *a, const Product *p, bool narrow, Value pane
 {
 	Gen *g = a->g;
 	const KeySums *k = context;
+	int64_t columns = k->op == O_attend_dk ? a->p.width : a->p.depth;
+	Value from = times(g, panel, a->p.panel);
+	Value to = least(g, sum_of(g, from, number(g, a->p.panel)), number(g, columns));
 	Loop keys = loop_begin(g, number(g, 0), a->keys, a->s->key_height);
 	Operands o = key_operands(a, k, keys.i, first_seeing(a, k, keys.i));
 	multiply_panel(a, p, narrow, panel, &o);
+	store_keys(a, k, keys.i, from, to);
 	loop_end(g, &keys);
 }
 
@@ -362,15 +422,18 @@ static void add_keys_in_turn(const Attend *a, const Product *p, const KeySums *k
 	Loop keys = loop_begin(g, number(g, 0), a->keys, a->s->key_height);
 	Operands o = key_operands(a, k, keys.i, first_seeing(a, k, keys.i));
 	multiply_panels(a, p, &o, number(g, columns));
+	store_keys(a, k, keys.i, number(g, 0), number(g, columns));
 	loop_end(g, &keys);
 }
 
 // Adds to dk and dv what the block of `queries` rows from a->first on gives.
-static void add_keys(const Attend *a, const Products *t, Value queries, Value again)
+static void add_keys(const Attend *a, const Products *t, Value queries, Value again, Value done)
 {
 	const AttendSizes *p = &a->p;
-	KeySums dv = {queries, again, AT_SCORES, AT_GRADIENTS, AT_DV, p->depth_line};
-	KeySums dk = {queries, again, AT_SLOPES, AT_QUERIES, AT_DK, p->width_line};
+	KeySums dv = {queries, again,         done, O_attend_dv, AT_SCORES, AT_GRADIENTS,
+	              AT_DV,   p->depth_line, 1};
+	KeySums dk = {queries,    again, done,          O_attend_dk,  AT_SLOPES,
+	              AT_QUERIES, AT_DK, p->width_line, a->v->attr->x};
 	if (p->matrix) {
 		dv.a = AT_KEY_WEIGHTS, dv.b = AT_GRADIENT_PAIRS;
 		dk.a = AT_KEY_SLOPES, dk.b = AT_QUERY_PAIRS;
@@ -379,26 +442,6 @@ static void add_keys(const Attend *a, const Products *t, Value queries, Value ag
 	    p->matrix ? add_keys_in_turn : add_panels;
 	add(a, &t->dv, &dv, p->depth);
 	add(a, &t->dk, &dk, p->width);
-}
-
-// Stores `count` rows of local memory as rows from `first` on of the outputs that are `op`.
-static void store_rows(const Attend *a, Op op, int part, int64_t line, Value first, Value count,
-                       double factor)
-{
-	Gen *g = a->g;
-	for (int o = 0; o < g->kern->nout; o++) {
-		const Val *v = val(g->graph, g->kern->out[o]);
-		if (val(g->graph, attention_of(g->graph, g->kern->out[o]))->op != op)
-			continue;
-		Loop rows = loop_begin(g, number(g, 0), count, 1);
-		Index row =
-		    uniform_index(g, sum_of(g, first, rows.i), v->shape.dim[a->p.lead.rank], 1);
-		Finish f = {.a = a, .out = o, .row = &row, .memory = a->local[part]};
-		f.place = times(g, rows.i, line);
-		f.factor = real(a, factor);
-		store_row(&f, last_dim(&v->shape));
-		loop_end(g, &rows);
-	}
 }
 
 // Returns the product whose rows are keys, and that adds up along queries.
@@ -472,13 +515,10 @@ static void backward(Attend *a)
 	backward_strip(a, &t, minus(g, a->first, first), again);
 	loop_end(g, &strip);
 	a->first = first;
-	add_keys(a, &t, count, LLVMBuildICmp(g->b, LLVMIntNE, part.i, begin, ""));
+	add_keys(a, &t, count, LLVMBuildICmp(g->b, LLVMIntNE, part.i, begin, ""),
+	         LLVMBuildICmp(g->b, LLVMIntEQ, part.i, number(g, p->parts - 1), ""));
 	loop_end(g, &part);
-	store_rows(a, O_attend_dk, AT_DK, p->width_line, a->first_key, a->keys, a->v->attr->x);
-	store_rows(a, O_attend_dv, AT_DV, p->depth_line, a->first_key, a->keys, 1);
 	loop_end(g, &block);
-	store_rows(a, O_attend_dq, AT_DQ, p->width_line, number(g, 0), number(g, p->queries),
-	           a->v->attr->x);
 	loop_end(g, &heads);
 }
 
