@@ -430,10 +430,11 @@ static void add_keys_in_turn(const Attend *a, const Product *p, const KeySums *k
 static void add_keys(const Attend *a, const Products *t, Value queries, Value again, Value done)
 {
 	const AttendSizes *p = &a->p;
-	KeySums dv = {queries, again,         done, O_attend_dv, AT_SCORES, AT_GRADIENTS,
-	              AT_DV,   p->depth_line, 1};
-	KeySums dk = {queries,    again, done,          O_attend_dk,  AT_SLOPES,
-	              AT_QUERIES, AT_DK, p->width_line, a->v->attr->x};
+	KeySums dv = {.queries = queries, .again = again, .done = done}, dk = dv;
+	dv.op = O_attend_dv, dk.op = O_attend_dk;
+	dv.a = AT_SCORES, dv.b = AT_GRADIENTS, dv.c = AT_DV, dv.line = p->depth_line;
+	dk.a = AT_SLOPES, dk.b = AT_QUERIES, dk.c = AT_DK, dk.line = p->width_line;
+	dv.factor = 1, dk.factor = a->v->attr->x;
 	if (p->matrix) {
 		dv.a = AT_KEY_WEIGHTS, dv.b = AT_GRADIENT_PAIRS;
 		dk.a = AT_KEY_SLOPES, dk.b = AT_QUERY_PAIRS;
