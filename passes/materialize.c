@@ -13,6 +13,7 @@ enum {
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
 	SLOW = 4,      // weight of a map that takes several times as long as an addition
 	SMALL = 64,    // elements of a window whose reduction is an expression
+	PART = 4,      // a gather of at most one in so many elements reads few
 	VAST =
 	    1 << 20, // elements from which the sum of two products is stored where one of them lies
 	ROUNDED = 1 << 12, // elements from which a copy in f16 or bf16 is stored
@@ -30,6 +31,7 @@ typedef struct Want { // how a value is used
 	bool product;    // a dot reads it, perhaps through moves
 	bool rounded;    // products read its copy in f16 or bf16
 	bool derivative; // of an activation after a product
+	bool whole; // a dot, or what is not computed at its index, reads more than few elements
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -111,6 +113,12 @@ static void find_derivatives(Arena *arena, const Graph *g, const int *live, Want
 	}
 }
 
+// True if it gathers few elements of u.
+static bool gathers_few(const Val *v, const Val *u)
+{
+	return v->op == O_gather && PART * count_of(&v->shape) <= count_of(&u->shape);
+}
+
 static Want *wants(Arena *arena, const Graph *g, const int *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
@@ -144,6 +152,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				               count_of(&v->shape) >= 2 * count_of(&u->shape);
 				of->moved |= w->moved || (v->op != O_reshape && !wide);
 				of->factor |= is_tf32(v) && w->factor;
+				of->whole |= w->whole && !gathers_few(v, u);
 			} else {
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
@@ -152,6 +161,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
 				of->moved |= !own_index;
 				of->panel |= !own_index;
+				of->whole |= !own_index || w->product;
 			}
 		}
 	}
@@ -253,16 +263,19 @@ static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
 	       attend_matrix(g, val(g, v->in[0]), machine);
 }
 
-// True if v is the sum of two slots, perhaps scaled, such as the weights at which an optimizer
-// takes gradients: its copy for the products of matrix registers is stored instead. Others read the
-// slots, most of them for another reason too.
+// True if v is computed from two slots, as are the weights at which an optimizer takes gradients.
+static bool sums_slots(const Graph *g, const Cone *c)
+{
+	return c->nbig == 2 && val(g, c->big[0])->op == O_slot && val(g, c->big[1])->op == O_slot;
+}
+
+// True if v is the sum of two slots whose copy for the products of matrix registers is stored
+// instead. Others read the slots, most of them for another reason too.
 static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
                      const Machine *machine)
 {
-	bool slots =
-	    c->nbig == 2 && val(g, c->big[0])->op == O_slot && val(g, c->big[1])->op == O_slot;
-	return slots && prims[v->op].cls == C_map && w->rounded && !w->kept && !w->factor &&
-	       machine->threads == 1 && machine->pairs > 1 && c->weight <= PANEL;
+	return sums_slots(g, c) && prims[v->op].cls == C_map && w->rounded && !w->kept &&
+	       !w->factor && machine->threads == 1 && machine->pairs > 1 && c->weight <= PANEL;
 }
 
 // True for values of columns that many rows of maps would divide for anew.
@@ -272,7 +285,7 @@ static bool is_slow_row(const Val *v, const Want *w, const Cone *c, const Machin
 	       last_dim(&v->shape) >= machine->lanes;
 }
 
-static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
+static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, bool windows)
 {
 	if (c->effort.depth >= DEEP)
 		return true;
@@ -300,7 +313,10 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 		return true;
 	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
 		return true;
-	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
+	// Its readers read both slots anyway, or few elements.
+	bool slots = sums_slots(g, c) && !w->whole;
+	bool large = c->nbig > 1 && !w->stretch && !slots;
+	return w->readers > 1 && (c->weight > AGAIN || large);
 }
 
 typedef struct Stored {
@@ -330,7 +346,7 @@ static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
 	for (; v->op == O_reshape && is_expression(&stored, v->in[0]); v = val(g, r))
 		r = v->in[0];
 	Arena *scratch = arena_within(g->arena);
-	bool turned = find_turn(scratch, g, &inside, r, &turn);
+	bool turned = find_turn(scratch, g, &inside, r, &turn) && !turn.pairs;
 	if (w->factor && turn.nacross == 1 && turn.across[0] == v->shape.rank - 2)
 		turned = false;
 	arena_free(scratch);
@@ -355,8 +371,9 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		bool copies = is_copy(g, v, &want[r], machine) ||
 		              is_image(g, v, &want[r], machine) ||
 		              (rounds(g, v) && point[v->in[0]]);
-		bool slow = prims[v->op].cls == C_map && is_slow_row(v, &want[r], &cone[r], machine);
-		cut[r] = (is_cut(v, &want[r], &cone[r], reduces_windows(g, v)) && !point[r]) ||
+		bool slow =
+		    prims[v->op].cls == C_map && is_slow_row(v, &want[r], &cone[r], machine);
+		cut[r] = (is_cut(g, v, &want[r], &cone[r], reduces_windows(g, v)) && !point[r]) ||
 		         (cone[r].reads && (copies || slow)) ||
 		         is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;

@@ -308,6 +308,32 @@ static void test_derivative(Arena *arena)
 	expect_text(arena, p, "derivative", COUNT(lines), lines);
 }
 
+// The sum of two slots is not stored for gathers of few of its elements, sums of its rows, and maps
+// that read both anyway; for a product it is.
+static void test_ahead(Arena *arena, bool product)
+{
+	Graph *g = graph_new(arena, product ? "tied" : "ahead", NULL);
+	Ref w = PARAM(g, "w", 400, 16), ahead = PARAM(g, "ahead", 400, 16);
+	Ref x = put2(g, O_add, w, ahead);
+	Ref i = input(g, "i", E_i64, 1, (int64_t[]){20});
+	Ref rows = put_gather(g, x, i, 0);
+	add_out(g, "y", put2(g, O_dot, rows, product ? swap_last(g, x) : INPUT(g, "v", 16, 8)));
+	Ref size = FOLD(g, O_sum, put2(g, O_mul, x, x), 1);
+	add_out(g, "size", FOLD(g, O_sum, size, 0, 1));
+	add_store(g, 0, put2(g, O_sub, w, put2(g, O_mul, x, put_num(g, E_f32, 0.1))));
+	Plan *p = fuse_pass(arena, graph_live(arena, g), g->name, &machines[0]);
+	bool stored = false;
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int o = 0; o < p->kerns.at[k].nout; o++) {
+			const Val *v = val(p->graph, p->kerns.at[k].out[o]);
+			stored |= v->op == O_add && val(p->graph, v->in[0])->op == O_slot;
+		}
+	if (stored != product) {
+		printf("FAILED %s: the sum of slots is stored: %d\n", g->name, stored);
+		failures++;
+	}
+}
+
 int main(void)
 {
 	Arena *arena = arena_new();
@@ -315,6 +341,8 @@ int main(void)
 	test_channels(arena);
 	test_block(arena);
 	test_mlp(arena);
+	test_ahead(arena, false);
+	test_ahead(arena, true);
 	update(arena, "update by columns", 0, 96, 64, 0, "c");
 	update(arena, "update by rows", 0, 96, 64, 1, "r");
 	update(arena, "a small product's update", 32, 96, 64, 0, "dc");

@@ -163,6 +163,22 @@ static int test_rounded_loop(Arena *arena)
 	return 1;
 }
 
+// Panels of pairs are copied vector by vector: of pairs that lie in rows of the weight, and of
+// those of two rows.
+static int test_pairs(Arena *arena, const char *text)
+{
+	const Graph *g = parse_graph(arena, "pairs", text, book_builtin());
+	const Array *slot = random_slots(arena, g, 1, 2);
+	Plan *p = plan_after(arena, g, NULL);
+	Compiled *c = compile_plan(arena, g, p, target, g->name);
+	double error = check_compiled(arena, c, slot, plain_launch, 1e-9, NULL, g->name);
+	free_compiled(c);
+	if (p->kerns.count == 1 && p->kerns.at[0].sched->turned && error == 0)
+		return 0;
+	printf("FAILED %s: turned %d, error %g\n", text, (int)p->kerns.at[0].sched->turned, error);
+	return 1;
+}
+
 // ---- tunings --------------------------------------------------------------------------
 
 static void add_keys(Table *choices, const Plan *p, uint64_t tuning)
@@ -319,6 +335,12 @@ int main(void)
 		failed += test_sums(arena, "graph partials\nslot a : input f32[3000,300]\n"
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_panels(arena);
+		failed +=
+		    test_pairs(arena, "graph pairs_of_rows\nslot w : input bf16[96,64]\n"
+		                      "out y = permute(reshape(w; [6,16,2,16,2]); [2,0,3,1,4])\n");
+		failed +=
+		    test_pairs(arena, "graph pairs_of_two_rows\nslot w : input bf16[96,64]\n"
+		                      "out y = permute(reshape(w; [3,16,2,4,16]); [0,3,1,4,2])\n");
 		failed += test_short_lines(arena);
 		failed += test_kept(arena);
 		for (int i = 0; i < COUNT(products); i++)

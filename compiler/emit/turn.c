@@ -74,8 +74,55 @@ static void set_across(Gen *g, const Copy *c, const Index *position, Index *idx)
 static void set_lanes(Gen *g, const Copy *c, const Index *position, Index *idx)
 {
 	const Shape *space = &g->kern->space;
-	Shape lanes = shape_of(space->rank - c->t->lanes, space->dim + c->t->lanes);
+	int rank = space->rank - (c->t->pairs == T_neighbors);
+	Shape lanes = shape_of(rank - c->t->lanes, space->dim + c->t->lanes);
 	unravel(g->vars, position, &lanes, idx + c->t->lanes);
+}
+
+// Returns where element idx of the copy comes from, in *from, and its place there.
+static Lanes copied_lanes(Gen *g, const Index *idx, Ref *from)
+{
+	Index in[RANK], place;
+	*from = g->kern->out[0];
+	memcpy(in, idx, sizeof in);
+	if (!locate_copied(g->vars, g->graph, &g->computed, from, in, &place))
+		never("a copy");
+	return index_value(g, &place);
+}
+
+// Returns the address of an element of 2 bytes, whatever its lanes.
+static Value first_address(Gen *g, Value memory, const Lanes *at)
+{
+	return LLVMBuildGEP2(g->b, LLVMInt16TypeInContext(g->context), memory, (Value[]){at->base},
+	                     1, "");
+}
+
+// Stores a vector of pairs, or of both elements of pairs, at idx of the copy.
+static void store_pairs(Gen *g, const Index *idx, Value pairs)
+{
+	Index linear = ravel(g->vars, &g->kern->space, idx);
+	Lanes at = index_value(g, &linear);
+	for (int o = 0; o < g->kern->nout; o++)
+		LLVMSetAlignment(
+		    LLVMBuildStore(g->b, pairs, first_address(g, out_address(g, o), &at)), 4);
+}
+
+static Value load_pairs(Gen *g, const Index *idx)
+{
+	Ref from;
+	Lanes at = copied_lanes(g, idx, &from);
+	LLVMTypeRef pairs = LLVMVectorType(g->f32, (unsigned)g->width);
+	Value v = LLVMBuildLoad2(g->b, pairs, first_address(g, location_address(g, from), &at), "");
+	LLVMSetAlignment(v, 4);
+	return v;
+}
+
+static Value load_copied(Gen *g, const Index *idx)
+{
+	Ref from;
+	Lanes at = copied_lanes(g, idx, &from);
+	at.most = bytes_of(val(g->graph, from));
+	return load_lanes(g, val(g->graph, from)->type, location_address(g, from), &at);
 }
 
 // Loads a vector across the lanes of `unit` for each of them, and stores one along them for each
@@ -84,8 +131,9 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 {
 	const Val *out = val(g->graph, g->kern->out[0]);
 	Elem type = val(g->graph, c->t->from)->type;
-	Index idx[RANK], place;
+	Index idx[RANK];
 	memcpy(idx, c->idx, sizeof idx);
+	bool pairs = c->t->pairs;
 	Value v[64], first = index_value(g, unit).base;
 	int64_t across = MIN(g->width, c->t->count);
 	Value mask = across < g->width ? first_lanes(g, across) : NULL;
@@ -94,15 +142,8 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 	for (int j = 0; j < g->width; j++) {
 		Value own = least(g, sum_of(g, first, number(g, j)), number(g, c->t->columns - 1));
 		Index column = uniform_index(g, own, c->t->columns, 1);
-		Ref from = g->kern->out[0];
-		Index in[RANK];
 		set_lanes(g, c, &column, idx);
-		memcpy(in, idx, sizeof in);
-		if (!locate_copied(g->vars, g->graph, &g->computed, &from, in, &place))
-			never("a copy");
-		Lanes at = index_value(g, &place);
-		at.most = bytes_of(val(g->graph, from));
-		v[j] = load_lanes(g, type, location_address(g, from), &at);
+		v[j] = pairs ? load_pairs(g, idx) : load_copied(g, idx);
 	}
 	transpose_vectors(g, v);
 	set_lanes(g, c, unit, idx);
@@ -110,6 +151,10 @@ static void copy_square(Gen *g, const Copy *c, const Index *unit)
 		Value own = sum_of(g, c->across, number(g, i));
 		Index position = uniform_index(g, own, c->t->count, 1);
 		set_across(g, c, &position, idx);
+		if (pairs) {
+			store_pairs(g, idx, v[i]);
+			continue;
+		}
 		if (type != out->type)
 			v[i] = cast_value(g, v[i], type, out->type);
 		for (int o = 0; o < g->kern->nout; o++) // one value, perhaps in several places
@@ -127,6 +172,32 @@ static void copy_squares(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++)
 		copy_square(g, c, &unit[u]);
 	loop_end(g, &squares);
+}
+
+// Stores vectors of two lines as pairs, for each step of the axis before them.
+static void copy_lines(Gen *g, const Copy *c)
+{
+	const Shape *space = &g->kern->space;
+	int last = space->rank - 1, width = g->width;
+	Index idx[RANK];
+	memcpy(idx, c->idx, sizeof idx);
+	Loop steps = loop_begin(g, number(g, 0), number(g, space->dim[last - 2]), 1);
+	idx[last - 2] = uniform_index(g, steps.i, space->dim[last - 2], 1);
+	Loop lines = loop_begin(g, number(g, 0), number(g, c->t->count), width);
+	idx[last - 1] = lane_index(g, lines.i, c->t->count, width, NULL);
+	Value v[2], order[2 * SQUARE];
+	for (int j = 0; j < 2; j++) {
+		idx[last] = constant_index(j);
+		v[j] = load_copied(g, idx);
+	}
+	for (int l = 0; l < 2 * width; l++)
+		order[l] = LLVMConstInt(g->i32, (unsigned)(l % 2 * width + l / 2), 0);
+	idx[last] = constant_index(0);
+	store_pairs(g, idx,
+	            LLVMBuildShuffleVector(g->b, v[0], v[1],
+	                                   LLVMConstVector(order, 2 * (unsigned)width), ""));
+	loop_end(g, &lines);
+	loop_end(g, &steps);
 }
 
 // A worker has rows of squares, a few of them side by side. The last across begins so early that it
@@ -148,7 +219,7 @@ void emit_turn(Gen *g)
 	c.end = end_after(g, c.first, units, number(g, squares));
 	for (int a = space->rank - 1; a >= 0; a--) {
 		c.idx[a] = constant_index(0);
-		bool other = a < t.lanes;
+		bool other = a < (t.pairs == T_lines ? space->rank - 3 : t.lanes);
 		for (int i = 0; i < t.nacross; i++)
 			other &= t.across[i] != a;
 		if (!other)
@@ -157,6 +228,10 @@ void emit_turn(Gen *g)
 		split_index(g->vars, &row, space->dim[a], &quotient, &c.idx[a]);
 		row = quotient;
 	}
-	g->ops->lane_loop(g, number(g, 0), number(g, t.columns), t.columns, 1, copy_squares, &c);
+	if (t.pairs == T_lines)
+		copy_lines(g, &c);
+	else
+		g->ops->lane_loop(g, number(g, 0), number(g, t.columns), t.columns, 1, copy_squares,
+		                  &c);
 	loop_end(g, &loop);
 }

@@ -116,6 +116,9 @@ typedef struct Turn {
 	int64_t count;
 	int lanes;             // the first of the axes along which the copy is contiguous
 	int64_t columns, rows; // their elements, and those of all other axes
+	// The last axis has pairs of 2 bytes each: of neighbors, which move as one, or of elements
+	// of two lines, in which the axis before the last is contiguous.
+	enum { T_single, T_neighbors, T_lines } pairs;
 } Turn;
 // As locate; of a value in f16 or bf16, goes on through casts to its type, or from fewer bits.
 bool locate_copied(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
