@@ -21,9 +21,18 @@ static float copied(const struct amos_view *v, float x)
 	return v->copy == AMOS_COPY_COMPLEMENT ? 1 - x : x;
 }
 
+// The values may lie at any address: those of the model's file lie in it.
+static float value_at(const float *values, int64_t i)
+{
+	float x;
+	memcpy(&x, (const char *)values + (size_t)i * sizeof x, sizeof x);
+	return x;
+}
+
 static float slot_element(const struct amos_view *v, const float *x, int64_t i)
 {
-	return v->copy == AMOS_COPY_TRANSPOSED ? x[i % v->rows * v->columns + i / v->rows] : x[i];
+	return value_at(x, v->copy == AMOS_COPY_TRANSPOSED ? i % v->rows * v->columns + i / v->rows
+	                                                   : i);
 }
 
 static float stored_element(const struct amos_piece *p, const char *at)
@@ -63,7 +72,7 @@ void amos_template_elements(const struct amos_piece *p, const struct amos_view *
 {
 	size_t size = element_size(p);
 	if (p->type == AMOS_F32 && v->copy == AMOS_COPY_SAME && !p->bytes) {
-		memcpy(to, values + from, size * (size_t)n);
+		memcpy(to, (const char *)values + size * (size_t)from, size * (size_t)n);
 		return;
 	}
 	for (int64_t i = from; i < from + n; i++, to += size) {
@@ -92,7 +101,7 @@ static bool differs(const struct amos_weights *w, const struct amos_test *test)
 	for (int64_t i = 0; i < test->count; i++) {
 		float one = copied(a, slot_element(a, x, i)),
 		      other = b   ? copied(b, slot_element(b, y, i))
-		              : y ? y[i]
+		              : y ? value_at(y, i)
 		                  : 0;
 		if (memcmp(&one, &other, sizeof one))
 			return true;

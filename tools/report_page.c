@@ -18,14 +18,14 @@ static double sampled_rms(const Slot *slot)
 {
 	enum { RUN = 1 << 12, RUNS = 1 << 3 };
 	int64_t count = count_of(&slot->shape), runs = MIN((count + RUN - 1) / RUN, RUNS);
-	const float *x = slot->init;
+	const Val v = {.type = slot->type, .data = slot->init};
 	double sum = 0, taken = 0;
-	if (!x || slot->type != E_f32)
+	if (!slot->init || slot->type != E_f32)
 		return NAN;
 	for (int64_t run = 0; run < runs; run++) {
 		int64_t begin = count > RUN * RUNS ? run * (count / runs) : run * RUN;
 		for (int64_t i = begin; i < MIN(begin + RUN, count); i++, taken++)
-			sum += (double)x[i] * x[i];
+			sum += const_at(&v, i) * const_at(&v, i);
 	}
 	return sqrt(sum / taken);
 }

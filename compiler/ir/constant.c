@@ -1,5 +1,6 @@
 // constant.c: finds known values: literals, and index arithmetic over iota.
 #include "ir.h"
+#include <string.h>
 
 enum {
 	KNOWN_VALUES = 256,
@@ -11,19 +12,42 @@ bool is_const(const Graph *g, Ref r)
 	return val(g, r)->op == O_const;
 }
 
+// Declares `x`, element i of a constant, which may lie at any address: in the file of a model.
+#define ELEMENT(ctype, x)                                                                          \
+	ctype x;                                                                                   \
+	memcpy(&x, (const char *)v->data + (size_t)i * sizeof x, sizeof x)
+
+static uint16_t half_at(const Val *v, int64_t i)
+{
+	ELEMENT(uint16_t, bits);
+	return bits;
+}
+
+static double double_at(const Val *v, int64_t i)
+{
+	ELEMENT(double, x);
+	return x;
+}
+
+static float float_at(const Val *v, int64_t i)
+{
+	ELEMENT(float, x);
+	return x;
+}
+
 double const_at(const Val *v, int64_t i)
 {
 	switch (v->type) {
 	case E_f64:
-		return ((const double *)v->data)[i];
+		return double_at(v, i);
 	case E_f32:
-		return (double)((const float *)v->data)[i];
+		return (double)float_at(v, i);
 	case E_f16:
-		return amos_from_f16(((const uint16_t *)v->data)[i]);
+		return amos_from_f16(half_at(v, i));
 	case E_bf16:
-		return amos_from_bf16(((const uint16_t *)v->data)[i]);
+		return amos_from_bf16(half_at(v, i));
 	case E_u64:
-		return (double)((const uint64_t *)v->data)[i];
+		return (double)(uint64_t)const_int_at(v, i);
 	default:
 		return (double)const_int_at(v, i);
 	}
@@ -35,8 +59,10 @@ int64_t const_int_at(const Val *v, int64_t i)
 		return (int64_t)const_at(v, i);
 	switch (v->type) {
 #define T(name, ctype, bytes, cls, onnx)                                                           \
-	case E_##name:                                                                             \
-		return (int64_t)((const ctype *)v->data)[i];
+	case E_##name: {                                                                           \
+		ELEMENT(ctype, x);                                                                 \
+		return (int64_t)x;                                                                 \
+	}
 #include "types.def"
 #undef T
 	case ELEMS:

@@ -150,7 +150,7 @@ typedef struct Slot {
 	SlotKind kind;
 	Elem type; // in the graph (weights of other float types are widened to f32)
 	Shape shape;
-	const void *init;  // row-major, of `type`; NULL: zeros (inputs: none)
+	const void *init;  // row-major, of `type`, at any address; NULL: zeros (inputs: none)
 	const char *why;   // frozen, buffer: why it is not trained; param: why the user should
 	                   // confirm that it is; NULL: no reason
 	int64_t limit;     // labels, indices: data are in [0, limit); 0: unknown

@@ -59,8 +59,8 @@ typedef struct Format { // a row of formats.def
 } Format;
 // Returns a tensor's shape. Fails if it is negative or too large.
 Shape tensor_shape(const char *where, const TensorProto *);
-// Returns its elements as `as`, its working type or f64 for doubles, row major: in the mapped file
-// if they are stored like that, else converted into `arena`.
+// Returns its elements as `as`, its working type or f64 for doubles, row major: in the mapped file,
+// at any address, if they are stored like that, else converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
 
 // ---- names.c: what is found by name ---------------------------------------------------

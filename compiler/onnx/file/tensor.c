@@ -293,8 +293,6 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
-	if ((uintptr_t)found.at % (uintptr_t)elems[stored].bytes)
-		found.at = take_copy(arena, found.at, found.count);
 	const Format *f = find_format(t->data_type);
 	Val v = {.type = (Elem)stored, .data = found.at};
 	for (int64_t i = 0; v.type == E_u64 && i < n; i++)
