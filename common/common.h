@@ -23,6 +23,13 @@ int amos_all_read(FILE *, const char *path);
 // larger then: sigaltstack(2) refuses stacks for which they are too large.
 bool amos_permit_amx(void);
 
+// ---- spread.c: processors of threads ----------------------------------------------------
+
+int amos_processor(void); // that the calling thread runs on; -1: unknown
+// Moves the calling thread to the processor `number` places after `home` among those that it may
+// use, cyclically. The system may move it on from there.
+void amos_spread(int home, int number);
+
 // ---- template.c, template_file.c: files of a model with other weights --------------------
 
 struct amos_template; // abi.def

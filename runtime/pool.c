@@ -12,6 +12,7 @@
 #include "rt.h"
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,12 @@
 #include <unistd.h>
 
 enum {
-	LINE = 64,        // bytes of a cache line
-	PARTS = 8,        // a thread claims its share of what is left in so many parts
-	STACK = 1 << 20,  // bytes; kernels use local memory instead
-	SPIN = 50 * 1000, // nanoseconds until a waiting thread sleeps
-	LOOKS = 64,       // between two readings of the clock
+	LINE = 64,                   // bytes of a cache line
+	PARTS = 8,                   // a thread claims its share of what is left in so many parts
+	STACK = 1 << 20,             // bytes; kernels use local memory instead
+	SPIN = 50 * 1000,            // nanoseconds until a waiting thread sleeps
+	PLACED = 1000 * 1000 * 1000, // nanoseconds of launches until the system may move a helper
+	LOOKS = 64,                  // between two readings of the clock
 };
 
 enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 }; // of the kernel; see futex(2)
@@ -52,14 +54,18 @@ struct helper { // a thread other than the caller's
 	struct amos_pool *pool;
 	char *local;
 	pthread_t thread;
+	cpu_set_t all; // processors that it may use
+	int own;       // that it was placed on
 };
 
 struct amos_pool {
 	amos_worker *work; // of the current launch
 	char *const *buf;
-	struct amos_part *parts; // NULL: they are not timed
-	char *local;             // of the caller's thread
-	int64_t helpers;
+	struct amos_part *parts;  // NULL: they are not timed
+	char *local;              // of the caller's thread
+	int opened;               // the processor that it opened the pool on
+	atomic_int caller;        // the processor of the latest launch
+	int64_t threads, helpers; // wanted, with the caller's; started
 	struct helper *helper;
 	struct range *range; // by thread
 	atomic_bool closing;
@@ -162,6 +168,7 @@ void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, 
 	p->work = work;
 	p->buf = buf;
 	p->parts = parts;
+	atomic_store_explicit(&p->caller, amos_processor(), memory_order_relaxed);
 	fill_ranges(p, n);
 	atomic_fetch_add(&p->begun.number, 1);
 	wake(&p->begun);
@@ -170,10 +177,33 @@ void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, 
 		wait_change(&p->busy, busy);
 }
 
+// Moves a helper to a processor, evenly among those that it may use; `number` 0: where the pool was
+// opened.
+static void settle(const struct helper *h, int64_t number)
+{
+	const struct amos_pool *p = h->pool;
+	if (!sched_setaffinity(0, sizeof h->all, &h->all))
+		amos_spread(p->opened, (int)(number * CPU_COUNT(&h->all) / p->threads));
+}
+
+// Keeps a helper off the processor of the caller's thread, which the system may have moved to it.
+static void keep_apart(const struct helper *h)
+{
+	int caller = atomic_load_explicit(&h->pool->caller, memory_order_relaxed);
+	if (amos_processor() == caller)
+		settle(h, caller == h->own ? 0 : h - h->pool->helper + 1);
+}
+
 static void *help(void *with)
 {
 	struct helper *h = with;
 	struct amos_pool *p = h->pool;
+	bool placed =
+	    !sched_getaffinity(0, sizeof h->all, &h->all) && p->threads <= CPU_COUNT(&h->all);
+	int64_t first = 0; // the time of the first launch
+	if (placed)
+		settle(h, h - p->helper + 1);
+	h->own = amos_processor();
 	amos_set_float_mode(AMOS_KERNEL_MODE);
 	while (!atomic_load(&p->closing)) {
 		unsigned begun = atomic_load(&p->begun.number);
@@ -185,6 +215,12 @@ static void *help(void *with)
 			wake(&p->busy);
 		}
 		wait_change(&p->begun, begun);
+		if (!placed)
+			continue;
+		first = first ? first : amos_nanoseconds();
+		keep_apart(h);
+		if (amos_nanoseconds() - first > PLACED)
+			placed = sched_setaffinity(0, sizeof h->all, &h->all);
 	}
 	return NULL;
 }
@@ -218,7 +254,11 @@ struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes)
 		return NULL;
 	}
 	memset(range, 0, (size_t)threads * sizeof *range);
-	*p = (struct amos_pool){.local = local, .helper = helper, .range = range};
+	*p = (struct amos_pool){.local = local,
+	                        .opened = amos_processor(),
+	                        .threads = threads,
+	                        .helper = helper,
+	                        .range = range};
 	start_helpers(p, threads - 1, bytes);
 	return p;
 }

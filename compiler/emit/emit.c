@@ -5,6 +5,7 @@
 #include "gen.h"
 #include <llvm-c/Analysis.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,7 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 
 typedef struct Compiler { // of one thread
 	Emitter *emitter;
+	int home, number; // the processor of the first of them, the caller's; its number
 	Arena *arena;
 	LLVMContextRef context;
 	const Target *target; // of `machine`
@@ -294,6 +296,7 @@ static void *compile_thread(void *context)
 {
 	Compiler *c = context;
 	int batch;
+	amos_spread(c->home, c->number);
 	if (TRY(c->failure))
 		return NULL;
 	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->end)
@@ -349,8 +352,11 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
-		c[i] =
-		    (Compiler){.emitter = e, .arena = arena_new(), .context = LLVMContextCreate()};
+		c[i] = (Compiler){.emitter = e,
+		                  .home = amos_processor(),
+		                  .number = i,
+		                  .arena = arena_new(),
+		                  .context = LLVMContextCreate()};
 	int started = 1;
 	pthread_attr_t attributes;
 	pthread_attr_init(&attributes);
@@ -359,7 +365,11 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	       !pthread_create(&thread[started], &attributes, compile_thread, &c[started]))
 		started++;
 	pthread_attr_destroy(&attributes);
+	cpu_set_t all;
+	bool known = !sched_getaffinity(0, sizeof all, &all);
 	compile_thread(&c[0]);
+	if (known)
+		sched_setaffinity(0, sizeof all, &all);
 	for (int i = 1; i < started; i++)
 		pthread_join(thread[i], NULL);
 	Catch *failure = NULL;
