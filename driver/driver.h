@@ -175,8 +175,10 @@ Eta *report_etas(Arena *, const Graph *, const json_t *report, const char *optim
 
 // ---- identity.c: what a run trains, as text --------------------------------------------
 
+typedef struct Hashing Hashing; // of a model's content, in a thread of its own
+Hashing *hash_begin(Session *, const Model *);
 // Returns the model's content, the target, and the options that decide what is compiled.
-const char *identity_of(Session *, const Model *);
+const char *identity_of(Session *, Hashing *);
 const char *identity_of_report(Session *, const json_t *); // of a program compiled from a report
 // Returns the same for another target.
 const char *identity_on(Session *, const char *identity, const Target *);
@@ -274,7 +276,8 @@ typedef struct Program {
 	VEC(Entry) entries;   // from pass `join` on, all have the slots of the first; by variant
 	Eta *eta;             // indexed by slot; from pass `eta` to `step`
 	Opt opt;
-	const char *note, *identity, *labels; // of the object
+	const char *note, *identity, *labels; // of the object; see program_identity()
+	Hashing *hashing; // of the model that the identity will name; NULL: it names none
 	int variants; // CPUs that it has code for: from pass `join` on, each has all entries
 	const Target *const *target; // by variant
 	Object *object;
@@ -293,6 +296,8 @@ Program *program_new(Session *, struct amos_data *);
 Program *program_of(Session *, const Graph *, const char *entry);
 void run_passes(Program *, Pass last);       // from the next to `last`
 const Graph *program_graph(const Program *); // the first entry's
+// Returns the identity, for which it may wait until the model's content is hashed; NULL: none.
+const char *program_identity(Program *);
 int64_t threads_of(const Session *);         // that a program of --memory is compiled for
 // Checks all values of the data, and that no input lacks data, before anything is compiled.
 void attach_data(Program *);

@@ -2,6 +2,7 @@
 // A checkpoint holds them, and --resume compares them.
 #include "driver.h"
 #include <ctype.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,9 +82,48 @@ static const char *identity_by(Session *session, uint64_t hash)
 	              reports_text(session));
 }
 
-const char *identity_of(Session *session, const Model *model)
+// ---- the hash of a model ------------------------------------------------------------------
+
+struct Hashing {
+	const Model *model;
+	uint64_t hash;
+	pthread_t thread;
+	bool runs; // the thread, until it is waited for
+	int home;  // the processor of its creator
+};
+
+static void *hash_thread(void *context)
 {
-	return identity_by(session, model_hash(model));
+	Hashing *h = context;
+	amos_spread(h->home, 1);
+	h->hash = model_hash(h->model);
+	return NULL;
+}
+
+static void end_hashing(void *hashing)
+{
+	Hashing *h = hashing;
+	if (h->runs)
+		pthread_join(h->thread, NULL);
+	h->runs = false;
+}
+
+Hashing *hash_begin(Session *session, const Model *model)
+{
+	Hashing *h = NEW(session->arena, Hashing);
+	*h = (Hashing){.model = model, .home = amos_processor()};
+	at_end(session->arena, end_hashing, h);      // before the file is closed
+	at_end(work_arena(session), end_hashing, h); // before the model is freed
+	h->runs = !pthread_create(&h->thread, NULL, hash_thread, h);
+	if (!h->runs)
+		h->hash = model_hash(model);
+	return h;
+}
+
+const char *identity_of(Session *session, Hashing *h)
+{
+	end_hashing(h);
+	return identity_by(session, h->hash);
 }
 
 const char *identity_of_report(Session *session, const json_t *report)

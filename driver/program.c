@@ -12,6 +12,13 @@ const Graph *program_graph(const Program *p)
 	return p->entries.at[0].unit.graph;
 }
 
+const char *program_identity(Program *p)
+{
+	if (!p->identity && p->hashing)
+		p->identity = identity_of(p->session, p->hashing);
+	return p->identity;
+}
+
 // Adds an entry of the live values of `g`, as if printed and read back; g NULL: not read yet.
 static Entry *add_entry(Program *p, const char *name, const Graph *g)
 {
@@ -158,14 +165,14 @@ static void pass_read(Program *p)
 	for (int i = 0; i < g->slots.count && p->model->doubles; i++) {
 		const Slot *s = &g->slots.at[i];
 		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
-			if (isinf(((const float *)s->init)[k]))
+			if (isinf(const_at(&(Val){.type = s->type, .data = s->init}, k)))
 				fail(p->model->path,
 				     "parameter %s: entry %lld is too large for f32", s->name,
 				     (long long)k);
 	}
 	if (p->data)
 		need_done(amos_data_check_size(p->data));
-	p->identity = identity_of(session, p->model);
+	p->hashing = hash_begin(session, p->model);
 	if (p->update_only || (p->runs && !(p->data && amos_data_held_out(p->data))))
 		return;
 	still = read_entry(p, false)->graph;
@@ -580,11 +587,12 @@ static void pass_object(Program *p)
 	int n = p->entries.count / p->variants;
 	for (int i = 0; i < p->entries.count; i++)
 		plans[i] = p->entries.at[i].unit.plan;
+	const char *identity = p->runs ? NULL : program_identity(p); // open_object() sets it
 	for (int v = 0; v < p->variants; v++)
-		variants[v] = (Variant){
-		    .target = p->target[v],
-		    .identity = v ? identity_on(session, p->identity, p->target[v]) : p->identity,
-		    .plan = plans + v * n};
+		variants[v] = (Variant){.target = p->target[v],
+		                        .identity = v ? identity_on(session, identity, p->target[v])
+		                                      : identity,
+		                        .plan = plans + v * n};
 	const Sizes sizes = batch_sizes(session);
 	const struct amos_template *file = file_of(p);
 	EmitOptions emit_options = {.threads =
@@ -695,13 +703,14 @@ struct amos *open_object(Program *p, Arena *until)
 	struct amos_model *model = take_copy(until, jit_model(jit), sizeof *model);
 	model->name = copy_string(until, basename(program_graph(p)->name));
 	model->note = p->note ? p->note : "";
-	model->identity = p->identity ? p->identity : "";
 	model->labels = p->labels ? copy_string(until, p->labels) : NULL;
 	struct amos *open;
 	need_done(amos_open_slots(model, choice_count(session, OPT_threads, 0),
 	                          choice_count(session, OPT_seed, 0), first_contents,
 	                          (void *)program_graph(p), &open));
 	at_end(until, close_model, open);
+	const char *identity = program_identity(p);
+	model->identity = identity ? identity : "";
 	return open;
 }
 
@@ -728,6 +737,7 @@ void release_program(Program *p)
 	p->model = NULL;
 	p->object = NULL;
 	p->eta = NULL;
+	p->hashing = NULL;
 }
 
 static const void *open_slot(void *open, int slot)

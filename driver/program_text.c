@@ -81,7 +81,7 @@ static void say_etas(Text *t, const Program *p)
 	}
 }
 
-static void print_program(FILE *to, const Program *p)
+static void print_program(FILE *to, Program *p)
 {
 	const Session *session = p->session;
 	Text t = {.arena = session->arena};
@@ -104,7 +104,7 @@ static void print_program(FILE *to, const Program *p)
 			           c->value ? c->value : "given");
 	}
 	say_quoted(&t, "note", p->note);
-	say_quoted(&t, "identity", p->identity);
+	say_quoted(&t, "identity", program_identity(p));
 	say_quoted(&t, "labels", p->labels);
 	if (p->eta)
 		say_etas(&t, p);

@@ -286,6 +286,27 @@ int amos_open(const struct amos_model *model, const struct amos_setup *setup, st
 	return status;
 }
 
+enum { PART = 1 << 20 }; // bytes that a worker copies
+
+// Copies part i of the bytes from buf[1] to buf[2] to buf[0].
+static void copy_part(char *const *buf, int64_t i, char *local)
+{
+	int64_t at = i * PART, rest = buf[2] - buf[1] - at;
+	(void)local;
+	memcpy(buf[0] + at, buf[1] + at, (size_t)(rest < PART ? rest : PART));
+}
+
+// Copies the initial contents of a slot, in all threads: they touch the memory first.
+static void fill_slot(struct amos *m, int64_t slot, const void *from)
+{
+	int64_t bytes = m->model->slots[slot].bytes;
+	char *to = amos_slot_bytes(m, slot), *buf[] = {to, (char *)from, (char *)from + bytes};
+	if (m->pool && bytes > PART)
+		amos_pool_launch(m->pool, copy_part, buf, (bytes + PART - 1) / PART, NULL);
+	else
+		memcpy(to, from, (size_t)bytes);
+}
+
 int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t seed,
                     const void *(*init)(void *, int64_t), void *context, struct amos **to)
 {
@@ -297,7 +318,7 @@ int amos_open_slots(const struct amos_model *model, int64_t threads, int64_t see
 		const struct amos_slot *s = &model->slots[i];
 		const void *from = s->init || s->kind == AMOS_SLOT_INPUT ? NULL : init(context, i);
 		if (from)
-			memcpy(amos_slot_bytes(*to, i), from, (size_t)s->bytes);
+			fill_slot(*to, i, from);
 	}
 	amos_fill(*to, &setup);
 	return AMOS_DONE;
