@@ -1,10 +1,9 @@
 // statistics.c: rewrites sums over columns, as norms of batches take them, of products in bf16.
 // The kernel of a product adds up columns of its result as they leave the tile, for little more
 // than each sum costs. In exact arithmetic these are equal, but the second reads less:
-//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such factors
-//   alone
-//                     become one
-//   sum((x - mean)^2) sum(x^2) - mean * sum(x): it needs no mean, so no second pass over x
+//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such
+//                     factors alone become one
+//   sum((x - mean)^2) sum(x^2) - mean * sum(x): it needs no mean first, so no second pass
 // The difference loses digits if the mean is large, but x, rounded to bf16, lost more: an error of
 // 2^-9 mean in x is 2^-18 mean^2 in the square, and f32 has 2^-24. Sums of f32 stay as they are.
 #include "passes.h"

@@ -163,8 +163,7 @@ static void look_at_operand(Tiling *d, int o)
 	Ref r = d->v->in[o];
 	dot_index(w, t->graph, d->v, &d->p, o, &batch, &row, &column, idx);
 	d->stride[o] = operand_stride(w, t->graph, &t->inside, d->v, &d->p, o, &batch);
-	bool pairs = o == 0 && d->p.fold > 1 && d->stride[o].along == 1 &&
-	             has_pairs(&d->p);
+	bool pairs = o == 0 && d->p.fold > 1 && d->stride[o].along == 1 && has_pairs(&d->p);
 	d->stride[o].fixed &= pairs || val(t->graph, r)->type == d->v->type;
 	if (o)
 		lies_in_pairs(w, t->graph, &t->inside, d->v, &d->p, &batch, &d->stride[o]);

@@ -119,7 +119,7 @@ typedef struct Val {
 	const Ref *in;
 	const Attr *attr; // never NULL
 	const void *data; // const: the bytes, row-major, little-endian; loop: its body, a Graph
-	int from; // index into Graph.nodes: the node of the file that it comes from; 0: none
+	int from;      // index into Graph.nodes: the node of the file that it comes from; 0: none
 	int64_t pitch; // elements from a row, along the last axis, to the next in memory; 0: those
 	               // of a row
 } Val;
@@ -355,8 +355,8 @@ int64_t known_trips(Graph *, const LoopInfo *, const Ref *in, int64_t most);
 bool is_countable(const Shape *);
 int64_t count_of(const Shape *); // INT64_MAX for more than 64 bits hold.
 int64_t byte_count(Elem, const Shape *);
-Shape memory_shape(const Val *); // Returns the shape with rows as long as in memory.
-int64_t bytes_of(const Val *);   // in memory
+Shape memory_shape(const Val *);          // Returns the shape with rows as long as in memory.
+int64_t bytes_of(const Val *);            // in memory
 int64_t last_dim(const Shape *);          // 1 for rank 0
 int64_t common_divisor(int64_t, int64_t); // the greatest, never negative
 bool same_shape(const Shape *, const Shape *);
