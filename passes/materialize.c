@@ -248,10 +248,10 @@ static bool is_copy(const Graph *g, const Val *v, const Want *w, const Machine *
 // True if v is the padded copy of an image in bf16 that a product reads by lines of windows.
 static bool is_image(const Graph *g, const Val *v, const Want *w, const Machine *machine)
 {
-	if (v->op != O_cast || !is_half(v->type) || !w->product || machine->threads > 1)
+	if (v->op != O_cast || !is_half(v->type) || !w->product || !has_thread_matrix(machine))
 		return false;
 	const Val *from = val(g, v->in[0]);
-	return machine->pairs > 1 && from->op == O_reshape && val(g, from->in[0])->op == O_pad;
+	return from->op == O_reshape && val(g, from->in[0])->op == O_pad;
 }
 
 // True if v is attention in bf16, which a CPU's kernel of matrix registers stores so.
@@ -275,7 +275,7 @@ static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
                      const Machine *machine)
 {
 	return sums_slots(g, c) && prims[v->op].cls == C_map && w->rounded && !w->kept &&
-	       !w->factor && machine->threads == 1 && machine->pairs > 1 && c->weight <= PANEL;
+	       !w->factor && has_thread_matrix(machine) && c->weight <= PANEL;
 }
 
 // True for values of columns that many rows of maps would divide for anew.
@@ -358,7 +358,7 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 	const int *live = graph_uses(arena, g);
 	bool *cut = NEWS(arena, bool, g->nval), *point = NEWS(arena, bool, g->nval);
 	Want *want = wants(arena, g, live);
-	if (is_half(g->products) && machine->threads == 1 && machine->pairs > 1)
+	if (is_half(g->products) && has_thread_matrix(machine))
 		find_derivatives(arena, g, live, want);
 	Cone *cone = NEWS(arena, Cone, g->nval);
 	*effort = NEWS(arena, Effort, g->nval);

@@ -22,11 +22,10 @@ const char *pass_names(Arena *arena)
 	return names.at;
 }
 
-// True if a CPU's matrix registers multiply what is rounded to bf16.
+// True if matrix registers of a CPU multiply what is rounded to bf16.
 static bool rounds_for_registers(const Unit *unit)
 {
-	return unit->graph->products == E_bf16 && unit->machine->threads == 1 &&
-	       unit->machine->pairs > 1;
+	return unit->graph->products == E_bf16 && has_thread_matrix(unit->machine);
 }
 
 void run_pass(Arena *arena, Pass pass, Unit *unit)

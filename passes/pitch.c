@@ -35,7 +35,7 @@ static bool *find_dense(Arena *scratch, const Graph *g)
 
 const Graph *pitch_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
-	if (machine->threads > 1 || machine->pairs <= 1 || !is_half(from->products))
+	if (!has_thread_matrix(machine) || !is_half(from->products))
 		return from;
 	Graph *g = graph_live(arena, from);
 	Arena *scratch = arena_within(arena);

@@ -190,7 +190,7 @@ Graph *transpose_dot_pass(Arena *arena, const Graph *before, const Machine *mach
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;
-	bool pairs = before->products == E_bf16 && machine->pairs > 1 && machine->threads == 1;
+	bool pairs = before->products == E_bf16 && has_thread_matrix(machine);
 	Swap t = {from, graph_uses(arena, from), now, pairs};
 	copy_graph(to, from, now, put_swapped, &t);
 	return to;

@@ -617,31 +617,47 @@ static StringStringEntryProto **entry(const char *key, const char *text)
 	return all;
 }
 
-// A value that the exporter computed from sizes is not a parameter, even in a call that reads one.
+// A value that the exporter computed from sizes is not a parameter, even in a call that reads some,
+// whose sizes they may be.
 static void test_exporter_sizes(void)
 {
-	const float some[3] = {1, 2, 3}, ones[3] = {1, 1, 1};
-	Build *b = usual(18);
-	PUSH(arena, b->tensors, floats("m.weight", 3, some));
-	PUSH(arena, b->tensors, floats("tmp", 3, ones));
-	NodeProto *read[] = {add_to(b, node("Mul", "x,m.weight", "h")),
-	                     add_to(b, node("Mul", "h,tmp", "y"))};
-	for (int i = 0; i < COUNT(read); i++) {
-		read[i]->metadata_props =
-		    entry("pkg.torch.onnx.fx_node", "target=aten.bag](args = (%p_m_weight, %x))");
-		read[i]->n_metadata_props = 1;
+	static const struct {
+		const char *call, *from; // arguments of the call; what the value was folded from
+		int count;
+	} cases[] = {{"%p_m_weight, %x", "['x', 'val_0']", 3},
+	             {"%x, %p_m_weight, %p_n_weight", "['x', 'val_0']", 1},
+	             {"%p_m_weight, %x", "['m.weight', 'val_0']", 1},
+	             {"%x, %p_m_weight, %p_n_weight", "['m.weight']", 1}};
+	const float some[3] = {1, 2, 3}, others[3] = {3, 2, 1}, ones[3] = {1, 1, 1};
+	for (int k = 0; k < COUNT(cases); k++) {
+		Build *b = usual(18);
+		PUSH(arena, b->tensors, floats("m.weight", 3, some));
+		PUSH(arena, b->tensors, floats("n.weight", 3, others));
+		PUSH(arena, b->tensors, floats("tmp", cases[k].count, ones));
+		NodeProto *read[] = {add_to(b, node("Mul", "x,m.weight", "h")),
+		                     add_to(b, node("Mul", "h,n.weight", "i")),
+		                     add_to(b, node("Mul", "i,tmp", "y"))};
+		for (int i = 0; i < COUNT(read); i++) {
+			const char *call =
+			    format(arena, "target=aten.bag](args = (%s))", cases[k].call);
+			read[i]->metadata_props = entry("pkg.torch.onnx.fx_node", call);
+			read[i]->n_metadata_props = 1;
+		}
+		ValueInfoProto *tmp = value("tmp", 1, format(arena, "%d", cases[k].count));
+		tmp->metadata_props = entry("pkg.onnxscript.optimizer.folded_from", cases[k].from);
+		tmp->n_metadata_props = 1;
+		b->graph.value_info = &tmp;
+		b->graph.n_value_info = 1;
+		b->graph.metadata_props = entry("pkg.torch.export.ExportedProgram.graph_signature",
+		                                "p_m_weight: PARAMETER target='m.weight'\n"
+		                                "p_n_weight: PARAMETER target='n.weight'\n");
+		b->graph.n_metadata_props = 1;
+		Model *m = read_built(b, NULL);
+		expect(kind_of_slot(m, "m.weight") == S_param, "a parameter of the signature");
+		expect(kind_of_slot(m, "n.weight") == S_param, "another parameter");
+		expect(m->graph->slots.count == 3,
+		       format(arena, "sizes that are no parameter: %d", k));
 	}
-	ValueInfoProto *tmp = value("tmp", 1, "3");
-	tmp->metadata_props = entry("pkg.onnxscript.optimizer.folded_from", "['x', 'val_0']");
-	tmp->n_metadata_props = 1;
-	b->graph.value_info = &tmp;
-	b->graph.n_value_info = 1;
-	b->graph.metadata_props = entry("pkg.torch.export.ExportedProgram.graph_signature",
-	                                "p_m_weight: PARAMETER target='m.weight'\n");
-	b->graph.n_metadata_props = 1;
-	Model *m = read_built(b, NULL);
-	expect(kind_of_slot(m, "m.weight") == S_param, "a parameter of the signature");
-	expect(kind_of_slot(m, "tmp") == -1, "a table beside it");
 }
 
 // ---- corrupt files --------------------------------------------------------------------

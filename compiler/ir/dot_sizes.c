@@ -271,6 +271,11 @@ bool has_block_matrix(const Machine *machine)
 	return machine->pairs && machine->threads > 1;
 }
 
+bool has_thread_matrix(const Machine *machine)
+{
+	return machine->pairs > 1 && machine->threads == 1;
+}
+
 bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
 {
 	enum { ROWS = 64 };

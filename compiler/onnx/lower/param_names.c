@@ -99,8 +99,19 @@ bool is_parameter_name(const Reader *r, const char *name)
 	return t && t->parameter;
 }
 
+// True if w, ones or a scale, was computed from the shape of a parameter: the file has the
+// parameter itself, of another size.
+static bool is_of_shape(Reader *r, Weight *w, const char *parameter)
+{
+	const TensorProto *own = find_name(r->file, parameter)->tensor;
+	if (!own || !has_few_values(r, w, 1))
+		return false;
+	Shape shape = tensor_shape(parameter, own);
+	return count_of(&shape) != count_of(&w->shape);
+}
+
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
-static Leaves leaves_of(const Reader *r, const Weight *w)
+static Leaves leaves_of(Reader *r, Weight *w)
 {
 	Leaves found = {0};
 	Text names = {.arena = r->arena};
@@ -109,7 +120,7 @@ static Leaves leaves_of(const Reader *r, const Weight *w)
 		const Target *t = table_pointer_s(r->targets, leaf);
 		found.count++;
 		found.buffers += t && !t->parameter;
-		if (t && t->parameter)
+		if (t && t->parameter && !is_of_shape(r, w, leaf))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
 	found.name = names.at;
@@ -176,9 +187,11 @@ static const char *name_by_call(const Use *u)
 	if (strstr(call, "group_norm") && !strcmp(u->node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
 	bool clear = u->role == R_weight || u->role == R_bias;
-	bool computed = u->leaves.count && !u->leaves.parameters;
-	if (n == 1 && computed && find_name(r->file, name[0])->tensor)
-		return NULL; // a table computed for the parameter, which has an initializer
+	bool beside = u->leaves.count && !u->leaves.parameters;
+	for (int i = 0; i < n; i++)
+		beside &= find_name(r->file, name[i])->tensor != NULL;
+	if (beside)
+		return NULL; // computed for the parameters, which have initializers
 	if (n == 1)
 		return u->role == R_weight && ends_with(name[0], "bias") ? NULL : name[0];
 	for (int i = 0; i < n && !clear; i++)
