@@ -12,7 +12,8 @@ static Known known_tensor(Arena *arena, const char *path, const char *name, cons
 	Known k = {.name = name, .shape = tensor_shape(path, t)};
 	bool wide = t->data_type == DOUBLE;
 	k.type = wide ? E_f64 : (Elem)working_type(t->data_type);
-	k.bytes = tensor_data(&file, arena, path, t, k.type);
+	const void *bytes = tensor_data(&file, arena, path, t, k.type); // at any address
+	k.bytes = take_copy(arena, bytes, (size_t)byte_count(k.type, &k.shape));
 	return k;
 }
 
