@@ -269,8 +269,8 @@ static bool sums_slots(const Graph *g, const Cone *c)
 	return c->nbig == 2 && val(g, c->big[0])->op == O_slot && val(g, c->big[1])->op == O_slot;
 }
 
-// True if v is the sum of two slots whose copy for the products of matrix registers is stored
-// instead. Others read the slots, most of them for another reason too.
+// True if v is the sum of two slots and only its rounded copy is stored, for products on matrix
+// registers. Other readers add the slots again, which most of them read anyway.
 static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
                      const Machine *machine)
 {

@@ -378,6 +378,27 @@ static Ref put_changed(void *bodies, Graph *g, const Val *v, const Ref *in)
 	return put_loop(g, &c, in);
 }
 
+Graph *gradient_graph(Arena *arena, const char *name, const char *text, const char *loss,
+                      bool outputs)
+{
+	const Graph *g = parse_graph(arena, name, text, book_builtin());
+	Graph *all = loss_pass(arena, g, loss);
+	bool *want = NEWS(arena, bool, all->slots.count);
+	for (int i = 0; i < all->slots.count; i++)
+		want[i] = all->slots.at[i].kind == S_param;
+	all = grad_pass(arena, all, want, NULL);
+	int n = 0;
+	for (int i = 0; i < all->outs.count; i++) {
+		bool own = false;
+		for (int k = 0; k < g->outs.count; k++)
+			own |= !strcmp(all->outs.at[i].name, g->outs.at[k].name);
+		if (outputs || !own)
+			all->outs.at[n++] = all->outs.at[i];
+	}
+	all->outs.count = n;
+	return graph_live(arena, all);
+}
+
 Graph *widen_graph(Arena *arena, const Graph *narrow)
 {
 	const Graph *from = stores_as_outs(arena, narrow);

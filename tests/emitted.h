@@ -38,6 +38,9 @@ double check_compiled(Arena *, const Compiled *, const Array *slot, Launcher *, 
 // The same for a graph that is compiled for `target`.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
+// Returns the loss of a graph in the notation, and the gradients of its parameters; `outputs`: and
+// its own outputs.
+Graph *gradient_graph(Arena *, const char *name, const char *text, const char *loss, bool outputs);
 // Returns the graph computed in double, with inputs and outputs in double. Stores that would be
 // narrowed become additional outputs, after the others.
 Graph *widen_graph(Arena *, const Graph *);

@@ -617,8 +617,8 @@ static StringStringEntryProto **entry(const char *key, const char *text)
 	return all;
 }
 
-// A value that the exporter computed from sizes is not a parameter, even in a call that reads some,
-// whose sizes they may be.
+// A value that the exporter computed from sizes is not a parameter, even if its call reads
+// parameters, or the sizes are those of a parameter.
 static void test_exporter_sizes(void)
 {
 	static const struct {

@@ -38,18 +38,7 @@ static Graph *case_graph(Arena *arena, const PitchCase *c)
 {
 	const char *text = format(arena, c->model, c->rows, c->hidden, c->hidden, c->columns,
 	                          c->columns, c->columns);
-	Graph *g = parse_graph(arena, c->name, text, book_builtin());
-	Graph *loss = loss_pass(arena, g, c->loss);
-	bool *want = NEWS(arena, bool, loss->slots.count);
-	for (int i = 0; i < loss->slots.count; i++)
-		want[i] = loss->slots.at[i].kind == S_param;
-	Graph *all = grad_pass(arena, loss, want, NULL);
-	int n = 0;
-	for (int i = 0; i < all->outs.count; i++)
-		if (strcmp(all->outs.at[i].name, "logits") && strcmp(all->outs.at[i].name, "y"))
-			all->outs.at[n++] = all->outs.at[i];
-	all->outs.count = n;
-	all = graph_live(arena, all);
+	Graph *all = gradient_graph(arena, c->name, text, c->loss, false);
 	all->products = E_bf16;
 	return all;
 }

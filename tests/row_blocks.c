@@ -55,18 +55,7 @@ static const RowCase cases[] = {
 // Returns the loss of a case and its gradients; `all`: the logits, too, which then are whole.
 static Graph *case_graph(Arena *arena, const RowCase *c, bool all)
 {
-	Graph *g = parse_graph(arena, c->name, c->model, book_builtin());
-	Graph *loss = loss_pass(arena, g, c->loss);
-	bool *want = NEWS(arena, bool, loss->slots.count);
-	for (int i = 0; i < loss->slots.count; i++)
-		want[i] = loss->slots.at[i].kind == S_param;
-	Graph *with = grad_pass(arena, loss, want, NULL);
-	int n = 0;
-	for (int i = 0; i < with->outs.count; i++)
-		if (all || strcmp(with->outs.at[i].name, "logits") != 0)
-			with->outs.at[n++] = with->outs.at[i];
-	with->outs.count = n;
-	return graph_live(arena, with);
+	return gradient_graph(arena, c->name, c->model, c->loss, all);
 }
 
 // Every seventh label does not count.

@@ -466,9 +466,9 @@ static bool has_rest(const Dot *d)
 	return (depth - odd) % d->s->unroll || (last_steps(d) - odd) % d->s->unroll;
 }
 
-// Returns how many strips have the height of the tile, if strips of one height would compute many
-// rows twice: the others have a row less. 0: all. Sums over the rows of a worker keep their order,
-// since then all do.
+// Returns how many strips have the tile's full height: the strips after them have one row less, so
+// that no row is computed twice. 0: all do, because that costs little, or because sums over a
+// worker's rows must keep their order.
 static int64_t tall_strips(const Dot *d)
 {
 	enum { FEWEST = 8, FEW = 32 }; // strips; rows of which one computed twice does not matter

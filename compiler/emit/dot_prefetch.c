@@ -234,8 +234,8 @@ static void prefetch_strip(Dot *d, const Strip *s, const Panel *p, Value conditi
 	when_end(d->g, &when);
 }
 
-// Before the last products of a matrix tile, prefetches what the maps after those of the next strip
-// read, and of the worker's first strip itself.
+// Before the last products of a matrix tile, prefetches what the maps after them will read for the
+// next strip, and, in the worker's first strip, for that strip too.
 void prefetch_operands(Dot *d, const Strip *s, const Panel *p, Value done)
 {
 	Gen *g = d->g;

@@ -249,7 +249,7 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 
 typedef struct Compiler { // of one thread
 	Emitter *emitter;
-	int home, number; // the processor of the first of them, the caller's; its number
+	int home, number; // the caller's processor; this thread's number
 	Arena *arena;
 	LLVMContextRef context;
 	const Target *target; // of `machine`

@@ -12,7 +12,7 @@ bool is_const(const Graph *g, Ref r)
 	return val(g, r)->op == O_const;
 }
 
-// Declares `x`, element i of a constant, which may lie at any address: in the file of a model.
+// Declares `x`, element i of a constant, which may lie at any address: some are in mapped files.
 #define ELEMENT(ctype, x)                                                                          \
 	ctype x;                                                                                   \
 	memcpy(&x, (const char *)v->data + (size_t)i * sizeof x, sizeof x)

@@ -393,7 +393,7 @@ static int64_t read_pitch(Lexer *l, const Val *v)
 {
 	int64_t pitch = lexer_integer(l), row = last_dim(&v->shape);
 	if (v->op != O_cast || !v->shape.rank || pitch < row || pitch > 2 * row)
-		fail(lexer_place(l), "a pitch of %lld, of rows of %lld", (long long)pitch,
+		fail(lexer_place(l), "a pitch of %lld for rows of %lld elements", (long long)pitch,
 		     (long long)row);
 	return pitch;
 }
