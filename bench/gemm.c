@@ -1,6 +1,5 @@
 // gemm.c: measures emitted matrix products on one thread, as a fraction of peak multiply-add rate.
-// Prints ratios only. The peak, of f32, is measured next to every round, so other work on the
-// machine affects both.
+// The peak, of f32, is measured next to every round, so other work on the machine affects both.
 //   bench_gemm [[bf16:|cast:]nn|nt|tn:MxKxN[xBATCH] ...]
 // bf16: operands are bf16, and so is the result, but not that of tn, a weight's gradient. cast: the
 // same, but b is f32 and rounded on the way, as weights are.
@@ -31,7 +30,7 @@ typedef struct Product {
 	int64_t m, k, n, batch;
 	Jit *jit;
 	struct amos_run run;
-	double *ratio; // per round
+	double *ratio, *peak; // per round
 } Product;
 
 static int launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
@@ -148,7 +147,8 @@ int main(int argc, char **argv)
 		               k,
 		               columns,
 		               batch,
-		               .ratio = NEWS(a, double, ROUNDS)};
+		               .ratio = NEWS(a, double, ROUNDS),
+		               .peak = NEWS(a, double, ROUNDS)};
 		prepare(a, p);
 		rate(p);
 	}
@@ -156,16 +156,20 @@ int main(int argc, char **argv)
 		for (int i = 0; i < n; i++) {
 			double peak = peak_rate(), reached = rate(&products[i]);
 			reached = MAX(reached, rate(&products[i]));
-			products[i].ratio[round] = reached / MAX(peak, peak_rate());
+			peak = MAX(peak, peak_rate());
+			products[i].peak[round] = peak;
+			products[i].ratio[round] = reached / peak;
 		}
 	for (int i = 0; i < n; i++) {
 		Product *p = &products[i];
 		qsort(p->ratio, ROUNDS, sizeof *p->ratio, by_size);
+		qsort(p->peak, ROUNDS, sizeof *p->peak, by_size);
 		printf(
 		    "%4s %s %5ld x %5ld x %5ld x %2ld: least %3.0f %%, median %3.0f %%, most %3.0f "
-		    "%% of peak\n",
+		    "%% of peak, %.1f GFLOP/s\n",
 		    p->type, p->name, (long)p->m, (long)p->k, (long)p->n, (long)p->batch,
-		    100 * p->ratio[0], 100 * p->ratio[ROUNDS / 2], 100 * p->ratio[ROUNDS - 1]);
+		    100 * p->ratio[0], 100 * p->ratio[ROUNDS / 2], 100 * p->ratio[ROUNDS - 1],
+		    1e-9 * p->peak[ROUNDS / 2]);
 		jit_free(p->jit);
 	}
 	arena_free(a);

@@ -1,10 +1,12 @@
 """Writes what run measured as tables in Markdown."""
+import re
 import statistics
 import time
 from study import table
 
 TEN = ('bert-small', 'gpt2-nano', 'gpt2-small', 't5', 'vit-tiny', 'resnet18', 'resnet50', 'cnn', 'lstm', 'mlp')
 SINGLE = ('attention-128', 'attention-128-causal', 'attention-1024', 'attention-1024-causal')
+PRODUCTS = ('nn:1024x512x2048', 'nt:1024x512x2048', 'tn:1024x512x2048')
 DISTURBED = 0.1  # processors that others used, or the host took
 FEATURES = ('avx2', 'fma', 'avx512f', 'avx512_bf16', 'amx_bf16')
 LEGEND = '`~`: others, or the host, used the processors meanwhile, `!`: the first loss differs from amosc\'s, so the time does not count.'
@@ -160,14 +162,38 @@ def convolutions(results):
 def attentions(results):
     models = [m for m in SINGLE if m in results.models('profile')]
     lines = lines_of(results, ('dot', 'attend'), models)
-    rows = [[model, shape, role, f'{ms:.2f}', f'{100 * fraction:.0f} %', results.cell('attention', model, 'torch')]
+    rows = [[model, shape, role, f'{ms:.2f}', f'{100 * fraction:.0f} %']
             for (model, shape, role), (_, ms, fraction) in lines.items()]
-    return table(['attention', 'shape', 'role', 'ms', 'of FMA peak', "PyTorch's step, ms"], rows)
+    return table(['attention', 'shape', 'role', 'ms', 'of FMA peak'], rows)
+
+
+def kernels(results):
+    """The products, convolutions and attentions of a step beside PyTorch's."""
+    rows = []
+    for model in results.models('kernels'):
+        lines = lines_of(results, ('dot', 'attend'), [model])
+        found = results.of('kernels', model, 'torch')
+        for part, roles in (('forward', ('forward',)), ('backward', ('data', 'weight'))):
+            own = [line for (_, _, role), line in lines.items() if role in roles]
+            if own and found:
+                ms, torch = sum(line[1] for line in own), 1e3 * median([x['kernels'][part] for x in found])
+                rows.append([model, part, f'{ms:.2f}', f'{100 * share(own):.0f} %', f'{torch:.2f}',
+                             f'{100 * share(own) * ms / torch:.0f} %', ratio_text(torch / ms)])
+    return table(['model', 'part', 'amosc, ms', 'of FMA peak', 'PyTorch, ms', 'of FMA peak', 'PyTorch / amosc'], rows)
 
 
 def products(results):
+    torch, rows = results.of('products', '', 'torch'), []
     lines = [line for x in results.of('products', '', 'amosc') for line in x['lines']]
-    return '\n'.join(f'    {line}' for line in lines)
+    for product in PRODUCTS:
+        kind, shape = product.split(':')
+        pattern = rf"f32 {kind} +{shape.replace('x', ' x +')} .*least +(\d+) %, median +(\d+) %, most +(\d+) % of peak, ([\d.]+)"
+        found = [tuple(map(float, match.groups())) for match in (re.search(pattern, line) for line in lines) if match]
+        if found:
+            least, middle, most, peak = map(median, zip(*found))
+            peer = f"{100 * median([x['gflops'][product] for x in torch]) / peak:.0f} %" if torch else '-'
+            rows.append([f'{kind} {shape}', f'{least:.0f} %', f'{middle:.0f} %', f'{most:.0f} %', peer])
+    return table(['product', 'amosc, least', 'median', 'most', 'PyTorch, median'], rows)
 
 
 def updates(results):
@@ -233,7 +259,16 @@ ORT's second number is the time that its training artifacts took.
 ## The update
 {updates(results)}
 
+## Kernels of these steps, beside PyTorch's
+Matrix products, convolutions, attention and recurrent layers. PyTorch's (eager, tuned, convolutions channels last) by its
+profiler; both as parts of the FMA peak by amosc's count of operations. amosc's launches also compute what is fused to them: bias,
+activation, BatchNorm, residual, masks, part of the loss.
+
+{kernels(results)}
+
 ## Matrix products, one thread
+As parts of the FMA peak that `bench_gemm` measures around them.
+
 {products(results)}
 
 ## Convolutions, by role
@@ -242,7 +277,7 @@ The six shapes that take longest, of those of a role; `all` is weighted by time.
 {convolutions(results)}
 
 ## Attention
-Causal attention is counted by half. PyTorch's column is a complete step of that model.
+Causal attention is counted by half. PyTorch's kernels are in the table of kernels.
 
 {attentions(results)}
 
