@@ -1,6 +1,7 @@
 // gemm.c: measures emitted matrix products on one thread, as a fraction of peak multiply-add rate.
 // The peak, of f32, is measured next to every round, so other work on the machine affects both.
-//   bench_gemm [[bf16:|cast:]nn|nt|tn:MxKxN[xBATCH] ...]
+//   bench_gemm [cpu[:NAME]] [[bf16:|cast:]nn|nt|tn:MxKxN[xBATCH] ...]
+// cpu: the target, and the peak is that of its registers.
 // bf16: operands are bf16, and so is the result, but not that of tn, a weight's gradient. cast: the
 // same, but b is f32 and rounded on the way, as weights are.
 #include "passes.h"
@@ -10,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double peak_rate(void)
+static double peak_rate(int lanes)
 {
 	enum { ROUNDS = 5, CALLS = 20 };
 	double best = 0;
 	for (int i = 0; i < ROUNDS; i++) {
 		double start = amos_now(), flops = 0;
 		for (int k = 0; k < CALLS; k++)
-			flops += peak_work();
+			flops += peak_work(lanes);
 		best = MAX(best, flops / (amos_now() - start));
 	}
 	return best;
@@ -68,7 +69,7 @@ static char *operand(Arena *a, const Product *p, const char *name, const char *t
 	              (long)(turned ? rows : columns));
 }
 
-static void prepare(Arena *a, Product *p)
+static void prepare(Arena *a, Product *p, const Target *target)
 {
 	bool narrow = strcmp(p->type, "f32"), turned[] = {p->name[0] == 't', p->name[1] == 't'};
 	char *x, *y;
@@ -78,7 +79,6 @@ static void prepare(Arena *a, Product *p)
 	                    narrow && !turned[0] ? "cast(" : "", x, y,
 	                    narrow && !turned[0] ? "; bf16)" : "");
 	Graph *g = parse_graph(a, p->name, text, book_builtin());
-	const Target *target = target_named(a, "cpu", NULL);
 	Plan *plan = plan_graph(a, g, "run", target_machine(target));
 	EmitOptions options = {.threads = 1, .name = "gemm"};
 	Object *object = emit(a, 1, 1, &(Variant){target, NULL, &plan}, &options);
@@ -126,11 +126,15 @@ int main(int argc, char **argv)
 {
 	enum { ROUNDS = 9 };
 	Arena *a = arena_new();
-	int n = argc > 1 ? argc - 1 : COUNT(usual);
+	bool named = argc > 1 && starts_with(argv[1], "cpu");
+	const Target *target = target_named(a, named ? argv[1] : "cpu", NULL);
+	int lanes = target_machine(target)->lanes;
+	char **shapes = argv + 1 + named;
+	int given = argc - 1 - named, n = given ? given : COUNT(usual);
 	Product *products = NEWS(a, Product, n);
 	for (int i = 0; i < n; i++) {
 		Product *p = &products[i];
-		const char *text = argc > 1 ? argv[i + 1] : usual[i];
+		const char *text = given ? shapes[i] : usual[i];
 		long m, k, columns, batch = 1;
 		const char *type = !strncmp(text, "bf16:", 5)   ? "bf16"
 		                   : !strncmp(text, "cast:", 5) ? "cast"
@@ -149,14 +153,14 @@ int main(int argc, char **argv)
 		               batch,
 		               .ratio = NEWS(a, double, ROUNDS),
 		               .peak = NEWS(a, double, ROUNDS)};
-		prepare(a, p);
+		prepare(a, p, target);
 		rate(p);
 	}
 	for (int round = 0; round < ROUNDS; round++)
 		for (int i = 0; i < n; i++) {
-			double peak = peak_rate(), reached = rate(&products[i]);
+			double peak = peak_rate(lanes), reached = rate(&products[i]);
 			reached = MAX(reached, rate(&products[i]));
-			peak = MAX(peak, peak_rate());
+			peak = MAX(peak, peak_rate(lanes));
 			products[i].peak[round] = peak;
 			products[i].ratio[round] = reached / peak;
 		}

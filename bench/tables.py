@@ -225,7 +225,15 @@ def bf16_by(flags):
     return 'AMX tiles' if 'amx_bf16' in flags else 'AVX512-BF16' if 'avx512_bf16' in flags else ''
 
 
-def report(lines, cpu, flags, threads, version, words):
+def masked(masks):
+    """Says what masked features."""
+    return f"""
+Features are masked: amosc compiled for this CPU, and PyTorch ran with `{' '.join(masks)}`.
+ONNX Runtime cannot be masked and is left out.
+""" if masks else ''
+
+
+def report(lines, cpu, flags, threads, version, words, masks=()):
     results = Results(lines)
     versions = sorted({x['version'] for x in lines if 'version' in x})
     features = ', '.join(f for f in FEATURES if f in flags)
@@ -238,7 +246,7 @@ def report(lines, cpu, flags, threads, version, words):
 Made by `bench/run {words}` on {time.strftime('%Y-%m-%d')}: {version}, {', '.join(versions)}. Processor: {features}.
 All train on the same batch with the same weights, by turns, in {rounds} round{'s' * (rounds > 1)}; times are medians.
 Others, or the host, used {used:.2f} processors in the median. {LEGEND}
-
+{masked(masks)}
 PyTorch's settings: `eager` as installed; `t` with jemalloc and Intel's OpenMP preloaded, `tf` also with MKL's fast path on AMD's
 processors; `compile` by inductor; `cl` channels last; `bf16` autocast. amosc trains with Amos, the others with AdamW (fused).
 

@@ -411,6 +411,7 @@ void verb_bench(Session *session)
 		attach_data(program);
 	Bench b = {.session = session, .seconds = seconds, .open = open_program(program)};
 	int64_t threads = choice_count(session, OPT_threads, 0);
+	int lanes = target_machine(target_of(session))->lanes;
 	if (program->data)
 		need_done(amos_data_train(program->data, b.open, 0));
 	else
@@ -421,10 +422,10 @@ void verb_bench(Session *session)
 	bool device = b.open->model->device;
 	b.before = b.after = (Peak){NAN, NAN};
 	if (!device)
-		need_done(measure_peak(threads, b.seconds, &b.before));
+		need_done(measure_peak(threads, lanes, b.seconds, &b.before));
 	const double *nanoseconds = time_steps(&b);
 	if (!device)
-		need_done(measure_peak(threads, b.seconds, &b.after));
+		need_done(measure_peak(threads, lanes, b.seconds, &b.after));
 	Usage end = usage_now();
 	b.peak = (Peak){fmax(b.before.flops, b.after.flops), fmax(b.before.bytes, b.after.bytes)};
 	b.stolen = processors_used(end.stolen - start.stolen, &start, &end);

@@ -21,7 +21,7 @@ static const double usual = 0.5; // seconds; the array is smaller if there are f
 // Twelve independent sums: more than latency times throughput of any CPU.
 #define WORK(lanes, target, bytes, STEP)                                                           \
 	typedef float Vector##lanes __attribute__((vector_size(bytes)));                           \
-	target static double multiply_##lanes(void)                                                \
+	target static double work_##lanes(void)                                                    \
 	{                                                                                          \
 		Vector##lanes x = {0};                                                             \
 		SUMS(START)                                                                        \
@@ -31,9 +31,15 @@ static const double usual = 0.5; // seconds; the array is smaller if there are f
 		SUMS(FINISH)                                                                       \
 		return 12.0 * ITERATIONS * 2 * lanes;                                              \
 	}                                                                                          \
-	target static void pass_##lanes(char *at)                                                  \
+	static void multiply_##lanes(char *const *buf, int64_t i, char *pad)                       \
 	{                                                                                          \
-		Vector##lanes *v = (Vector##lanes *)at;                                            \
+		(void)buf, (void)i, (void)pad;                                                     \
+		work_##lanes();                                                                    \
+	}                                                                                          \
+	target static void pass_##lanes(char *const *buf, int64_t piece, char *pad)                \
+	{                                                                                          \
+		(void)pad;                                                                         \
+		Vector##lanes *v = (Vector##lanes *)(buf[0] + piece * PIECE);                      \
 		for (int i = 0; i < PIECE / bytes; i++)                                            \
 			v[i] += 1;                                                                 \
 	}
@@ -45,30 +51,20 @@ static const double usual = 0.5; // seconds; the array is smaller if there are f
 WORK(16, __attribute__((target("avx512f"))), 64, FUSED)
 WORK(8, __attribute__((target("avx2,fma"))), 32, FUSED)
 WORK(4, , 16, SEPARATE)
-#define WIDEST(f)                                                                                  \
-	(__builtin_cpu_supports("avx512f") ? f##_16 : __builtin_cpu_supports("fma") ? f##_8 : f##_4)
+#define WIDEST(f, most)                                                                            \
+	((most) >= 16 && __builtin_cpu_supports("avx512f") ? f##_16                                \
+	 : (most) >= 8 && __builtin_cpu_supports("fma")    ? f##_8                                 \
+	                                                   : f##_4)
 #else
-#define REGISTER(v) "w"(v)
-#define FUSED(i)    __asm__ volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum##i) : "w"(x));
+#define REGISTER(v)     "w"(v)
+#define FUSED(i)        __asm__ volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum##i) : "w"(x));
 WORK(4, , 16, FUSED)
-#define WIDEST(f)   f##_4
+#define WIDEST(f, most) ((void)(most), f##_4)
 #endif
 
-double peak_work(void)
+double peak_work(int lanes)
 {
-	return WIDEST(multiply)();
-}
-
-static void multiply(char *const *buf, int64_t i, char *pad)
-{
-	(void)buf, (void)i, (void)pad;
-	peak_work();
-}
-
-static void pass(char *const *buf, int64_t i, char *pad)
-{
-	(void)pad;
-	WIDEST(pass)(buf[0] + i * PIECE);
+	return WIDEST(work, lanes)();
 }
 
 // ---- the model ------------------------------------------------------------------------
@@ -94,13 +90,14 @@ static int64_t pieces(double seconds)
 	return seconds < usual ? 1 + (int64_t)((double)count * seconds / usual) : count;
 }
 
-int measure_peak(int64_t threads, double seconds, Peak *peak)
+int measure_peak(int64_t threads, int lanes, double seconds, Peak *peak)
 {
 	const int64_t count = pieces(seconds), bytes = 2 * count * PIECE;
 	const struct amos_operand scratch = {.block = AMOS_BLOCK_SCRATCH};
 	const struct amos_kernel kernels[] = {
-	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = multiply},
-	    {"pass", "map", count, 0, bytes, 1, pass, &scratch, 1, NULL, "", "", NULL, 0},
+	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = WIDEST(multiply, lanes)},
+	    {"pass", "map", count, 0, bytes, 1, WIDEST(pass, lanes), &scratch, 1, NULL, "", "",
+	     NULL, 0},
 	};
 	const struct amos_entry entries[] = {
 	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},
@@ -112,7 +109,7 @@ int measure_peak(int64_t threads, double seconds, Peak *peak)
 	int status = amos_open_slots(&model, threads, 0, NULL, NULL, &open);
 	if (status)
 		return status;
-	peak->flops = MULTIPLIERS * peak_work() / best_time(open, 0, seconds);
+	peak->flops = MULTIPLIERS * peak_work(lanes) / best_time(open, 0, seconds);
 	peak->bytes = (double)bytes / best_time(open, 1, seconds);
 	amos_close(open);
 	return AMOS_DONE;

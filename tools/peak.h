@@ -8,10 +8,12 @@ typedef struct Peak {
 	double bytes; // per second: memory read and written in place, both counted
 } Peak;
 
-double peak_work(void); // runs multiply-adds on registers on this thread; returns their flops
+// Runs multiply-adds on registers on this thread; returns their flops. `lanes`: the most f32 of a
+// register, of which the target may have fewer than this CPU.
+double peak_work(int lanes);
 // Measures on as many threads as the runtime starts for `threads`, in half a second and memory of
 // 8 times the last cache, at least 512 MiB; both are less if `seconds` are fewer. Returns AMOS_DONE
 // or an error code.
-int measure_peak(int64_t threads, double seconds, Peak *);
+int measure_peak(int64_t threads, int lanes, double seconds, Peak *);
 
 #endif
