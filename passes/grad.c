@@ -62,12 +62,26 @@ static bool is_zero_product(const Graph *g, Ref dx)
 	return v->op == O_mul && (is_zero_gradient(g, v->in[0]) || is_zero_gradient(g, v->in[1]));
 }
 
+static bool is_negation(const Graph *g, Ref r, Ref of)
+{
+	return val(g, r)->op == O_neg && val(g, r)->in[0] == of;
+}
+
+// Gradients that cancel are none, so that unused_params_pass() finds what they leave untrained:
+// z + (q - z), which a straight-through estimator becomes in ONNX, passes nothing on to z.
 void add_gradient(Backprop *s, Ref r, Ref dx)
 {
-	if (s->g->products == E_f16 && is_zero_product(s->g, dx))
+	Graph *g = s->g;
+	if (g->products == E_f16 && is_zero_product(g, dx))
 		return;
-	dx = match_operand(s->g, dx, val(s->g, r));
-	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
+	dx = match_operand(g, dx, val(g, r));
+	Ref before = s->gradient[r];
+	if (!before)
+		s->gradient[r] = dx;
+	else if (is_negation(g, dx, before) || is_negation(g, before, dx))
+		s->gradient[r] = 0;
+	else
+		s->gradient[r] = put2(g, O_add, before, dx);
 }
 
 // v is the operation of value r.

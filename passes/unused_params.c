@@ -42,8 +42,9 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
 			g->outs.at[kept++] = out;
 			continue;
 		}
-		UnusedParam unused = {find_slot(loss, out.name + strlen(GRAD_OF)),
-		                      "its contribution to the loss is multiplied by 0"};
+		UnusedParam unused = {
+		    find_slot(loss, out.name + strlen(GRAD_OF)),
+		    "its contributions to the loss cancel, or are multiplied by 0"};
 		Ref r = slot_ref(loss, unused.slot);
 		const Node *node = &loss->nodes->list.at[val(loss, ends[r])->from];
 		if (!r || !live[r])

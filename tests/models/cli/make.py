@@ -435,3 +435,36 @@ columns (int64[n, 2] x) => (float[n, 2] y)
   y = Add(u, v)
 }"""
 save(parser.parse_model(COLUMNS), "columns.onnx")
+
+# A straight-through estimator, whose gradients cancel in ONNX.
+STRAIGHT = """<ir_version: 8, opset_import: ["": 17]>
+straight (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] first = {0.5, -0.25, 0.75, -1.0}, float[2, 2] last = {0.125, 1.0, -0.5, 0.25}>
+{
+  z = MatMul(x, first)
+  q = Round(z)
+  d = Sub(q, z)
+  s = Add(z, d)
+  y = MatMul(s, last)
+}"""
+straight = parser.parse_model(STRAIGHT)
+for one in straight.graph.node:
+    one.name = "/" + one.op_type
+save(straight, "straight.onnx")
+
+# The logarithmic buckets of T5: 8 lies where one ends.
+BUCKETS = """<ir_version: 8, opset_import: ["": 17]>
+buckets (float[n, 6] x) => (float[n, 6] y)
+<float[6] table = {0.5, -0.25, 0.75, -1.0, 0.125, 1.0}, int64[6] distance = {8, 4, 6, 9, 12, 13},
+ float exact = {4.0}, float span = {1.3862943649291992}>
+{
+  f = Cast<to = 1>(distance)
+  r = Div(f, exact)
+  l = Log(r)
+  s = Div(l, span)
+  m = Mul(s, exact)
+  b = Cast<to = 7>(m)
+  bias = Gather(table, b)
+  y = Add(x, bias)
+}"""
+save(parser.parse_model(BUCKETS), "buckets.onnx")
