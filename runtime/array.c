@@ -126,7 +126,10 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 {
 	size_t item = (size_t)amos_types[array->type].bytes;
 	int64_t count = amos_elements(array->rank, array->dim);
-	if (count < 0 || offset > blob->count || count > (int64_t)((blob->count - offset) / item))
+	if (count < 0)
+		return amos_fail(AMOS_INPUT, "%s: corrupt; more than 2^59 elements by its header",
+		                 where);
+	if (offset > blob->count || count > (int64_t)((blob->count - offset) / item))
 		return amos_fail(
 		    AMOS_INPUT, "%s: truncated; expected %lld %s of %s by its header, found %lld",
 		    where, (long long)count, PLURAL(count, "element", "elements"),

@@ -39,7 +39,7 @@ static Slots matched(Arena *arena, const Graph *g, const char *option, const Ove
 
 static double positive(const Override *override, const char *expression, double x)
 {
-	if (!(x > 0) || !isfinite(x))
+	if (!((float)x > 0) || !isfinite((float)x)) // steps compute in f32
 		fail(override->pattern,
 		     "expected a positive number for eta, such as 'sqrt(1/768)', found '%s'",
 		     expression);
