@@ -36,14 +36,17 @@ static uint64_t mix(uint64_t x)
 }
 
 // Hashes the largest multiple of 32 bytes, and moves past it. The processor hashes words of
-// different stripes at once.
+// different stripes at once, and prefetches far enough ahead that memory, not its latency, is the
+// limit: a third of the time.
 static uint64_t hash_stripes(const char **at, size_t *count, uint64_t hash)
 {
-	uint64_t stripe[4] = {hash, hash + 1, hash + 2, hash + 3}, word[COUNT(stripe)];
-	for (; *count >= sizeof word; *at += sizeof word, *count -= sizeof word) {
-		memcpy(word, *at, sizeof word);
+	enum { AHEAD = 2048 }; // bytes; twice or half as many take as long
+	uint64_t stripe[4] = {hash, hash + 1, hash + 2, hash + 3}, word;
+	for (; *count >= sizeof stripe; *at += sizeof stripe, *count -= sizeof stripe) {
+		__builtin_prefetch((const void *)((uintptr_t)*at + AHEAD));
 		for (int k = 0; k < COUNT(stripe); k++) {
-			stripe[k] = (stripe[k] ^ word[k]) * 0x9FB21C651E98DF25;
+			memcpy(&word, *at + sizeof word * (size_t)k, sizeof word);
+			stripe[k] = (stripe[k] ^ word) * 0x9FB21C651E98DF25;
 			stripe[k] ^= stripe[k] >> 29;
 		}
 	}
