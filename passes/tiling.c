@@ -185,11 +185,13 @@ static void choose_group(Tiling *d)
 	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
 }
 
+enum { LARGE = 16 << 20 }; // bytes that the launch before does not pack
+
 // True if the launch before may pack operand o for all workers: what it packs is not large, and has
 // a block for each batch or one for all. Matrix registers multiply faster than each group packs.
 static bool can_share(const Tiling *d, int o)
 {
-	enum { LARGE = 16 << 20, MATRIX = 64 << 20 };
+	enum { MATRIX = 64 << 20 };
 	const struct Shared *c = &d->p.shared[o];
 	int64_t bytes = c->batches * d->p.blocks * c->size * d->p.bytes;
 	return !d->t->tuning->alone && bytes <= (d->p.matrix ? MATRIX : LARGE) &&
@@ -270,11 +272,28 @@ static double choose_sums(Tiling *d, const Squares *q, double product)
 	return least_cost;
 }
 
+// Returns how many channels at a time each worker transforms for a panel, of kernels that the
+// launch before does not transform: as few as L2 holds with those of all squares, and with the
+// sums. 0: it does not, or need not.
+static int64_t channels_at_once(const Tiling *d, const Squares *q)
+{
+	enum { FEWEST = 64 };
+	int64_t point = POINTS * d->p.bytes, width = d->p.width, n = q->channels;
+	int64_t strips = ceil_div(q->all, d->high), rows = strips * ceil_div(q->all, strips);
+	int64_t held = d->t->machine->l2 / point - rows * width;
+	if (q->channels * d->p.n * point <= LARGE)
+		return 0;
+	while (n % (2 * FEWEST) == 0 && n * (rows + width) > held)
+		n /= 2;
+	return n * (rows + width) <= held ? n : 0;
+}
+
 // True if it takes less time than the product: by multiply-adds, and what elements of transformed
-// squares, sums and kernels cost in them. A small machine lacks the memory.
+// squares, sums and kernels cost in them; kernels that stay in L2 cost less. A small machine lacks
+// the memory.
 static bool is_winograd(Tiling *d, Squares *s)
 {
-	enum { SQUARE = 600, KERNEL = 3000, LEAST = 16 }; // costs of all points; channels
+	enum { SQUARE = 600, KERNEL = 3000, HELD = 1000, LEAST = 16 }; // of all points; channels
 	const DotSizes *p = &d->p;
 	const Val *a = val(d->t->graph, d->v->in[0]), *b = val(d->t->graph, d->v->in[1]);
 	bool f32 = a->type == E_f32 && b->type == E_f32 && d->v->type == E_f32;
@@ -283,9 +302,9 @@ static bool is_winograd(Tiling *d, Squares *s)
 		return false;
 	double each = (double)(s->channels * p->n), direct = (double)(p->m * p->k * p->n);
 	double square = POINTS * each + SQUARE * (double)(s->channels + p->n);
-	double cost = (double)s->all * square + KERNEL * each;
+	double kernel = channels_at_once(d, s) ? HELD : KERNEL;
 	if (!s->summed)
-		return direct > cost;
+		return direct > (double)s->all * square + kernel * each;
 	Sched was = *d->t->sched;
 	if (direct > choose_sums(d, s, direct))
 		return true;
@@ -294,17 +313,24 @@ static bool is_winograd(Tiling *d, Squares *s)
 }
 
 // Squares are transformed in groups: of a strip if kernels and squares stay in L2, else of so many
-// that the kernels, which come from memory for each group, cost less than its products.
+// that the kernels, which come from memory for each group, cost less than its products. A worker
+// that has a few channels at a time has all squares and one panel.
 static void choose_squares(Tiling *d)
 {
 	enum { MANY = 28, EACH = 8 }; // squares of a group; workers
 	Sched *s = d->t->sched;
+	int64_t at_once = channels_at_once(d, &d->p.squares);
 	s->height = ceil_div(d->p.squares.all, ceil_div(d->p.squares.all, d->high));
-	s->depth = d->p.squares.channels;
+	s->depth = at_once ? at_once : d->p.squares.channels;
 	s->b = W_copy;
 	s->batches = s->group = s->panels = s->strips = 1;
 	update(d);
 	int64_t strips = d->p.strips, panels = d->p.panels;
+	if (at_once) {
+		s->strips = s->group = strips;
+		update(d);
+		return;
+	}
 	bool held = panels * d->p.panel_size * d->p.bytes < d->cache * 5 / 8;
 	s->group = MIN(strips, held ? 1 : ceil_div(MANY, s->height));
 	// Kernels that are too large to be shared are transformed by one worker for each panel.

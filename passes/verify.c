@@ -155,7 +155,8 @@ static void check_tile(const Contents *c)
 	    (!z.squares.all || z.bytes != 4 || s->b != W_copy || s->a_shared ||
 	     (summed ? s->b_shared || s->height > z.squares.block ||
 	                   z.squares.block > s->height * s->strips
-	             : s->depth != z.squares.channels || s->parts > 1)))
+	             : z.squares.channels % s->depth || s->parts > 1 ||
+	                   (z.blocks > 1 && (s->panels > 1 || s->group < z.strips)))))
 		fail(p->name, "kernel %d: no convolution for Winograd's method", k);
 	if (s->accumulation == A_f64 && z.bytes < 8)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);

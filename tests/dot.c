@@ -171,6 +171,12 @@ static const struct Case {
      "%1 = window(max(x, 0); [1,30,3,1,1,1,1, 2,31,3,1,1,1,1], 0.5) : f32[2,30,31,20,3,3]\n"
      "%2 = dot(reshape(permute(%1; [0,1,2,4,5,3]); [1860,180]), w) : f32[1860,40]\n"
      "out y = max(%2 + c, 0)\nout s = sum(%2 * 0.0005; [0])\n"},
+    {"squares of windows, a few channels at a time", WINOGRAD(512),
+     "graph squares\nslot x : input f32[1,8,19,512]\nslot w : input f32[4608,260]\n"
+     "slot c : input f32[1,260]\n"
+     "%1 = window(x; [1,8,3,1,1,1,1, 2,19,3,1,1,1,1], 0.5) : f32[1,8,19,512,3,3]\n"
+     "%2 = dot(reshape(permute(%1; [0,1,2,4,5,3]); [152,4608]), w) : f32[152,260]\n"
+     "out y = max(%2 + c, 0)\nout s = sum(%2 * 0.0005; [0])\n"},
     {"squares of windows that run backward", WINOGRAD(32),
      "graph squares\nslot x : input f32[1,40,37,32]\nslot w : input f32[288,33]\n"
      "%1 = window(x; [1,42,3,1,-1,0,1, 2,39,3,1,-1,0,1], 0) : f32[1,42,39,32,3,3]\n"

@@ -251,7 +251,7 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 {
 	Gen *g = d->g;
 	if (d->s->a == W_winograd) {
-		finish_squares(d, from, to);
+		multiply_squares(d, from, to, again, done);
 		return;
 	}
 	if (d->s->order == N_panels) {

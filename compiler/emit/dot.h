@@ -96,8 +96,9 @@ void prefetch_operands(Dot *, const Strip *, const Panel *, Value done);
 // As pack_panels and pack_strips, of transformed kernels and transformed squares.
 void transform_panels(Dot *, Value from, Value to);
 void transform_strips(Dot *, Value first, Value end);
-// Multiplies these strips, which are transformed, by all panels, and computes their outputs.
-void finish_squares(Dot *, Value first, Value end);
+// Multiplies these strips, which are transformed, by all panels. again: adds to the products of the
+// blocks of k before; done: this block is the last, so outputs are computed.
+void multiply_squares(Dot *, Value first, Value end, Value again, Value done);
 // Adds the products of a block of squares to the worker's sums. again: not the first; done: the
 // last, so outputs (or a part of their sums) are computed.
 void sum_squares(Dot *, Value again, Value done);

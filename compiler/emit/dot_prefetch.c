@@ -132,7 +132,7 @@ void choose_next(Dot *d)
 {
 	const Sched *s = d->s;
 	int64_t width = d->p.width * d->p.bytes;
-	if (!s->b_ahead || d->p.matrix)
+	if (!s->b_ahead || d->p.matrix || s->a == W_winograd)
 		return;
 	if (s->a == W_copy && s->a_shared && s->a_ahead) {
 		add_next_share(d, 0);

@@ -6,7 +6,9 @@
 // of f32 lose one bit, where 0, +-1, +-2 lose three.
 //
 // A worker transforms the squares of some strips, multiplies them by its panels at one point after
-// the other, and transforms the products of a square back just before the maps after the dot.
+// the other, and transforms the products of a square back just before the maps after the dot. If it
+// transforms the kernels of a panel as well, it does so for a few channels at a time, which stay in
+// L2, and adds up their products.
 //
 // The gradient of a kernel is the same method with its matrices transposed: the products of
 // transformed elements and transformed gradients, a square of 4 x 4 of them, are summed over all
@@ -132,7 +134,7 @@ static void transform_step(Dot *d, Value step, const Index *lanes, Value place)
 	for (int i = 0; i < TAP_EDGE; i++)
 		for (int j = 0; j < TAP_EDGE; j++) {
 			Value skip = number(g, tap_of(s, i, j) * s->channels);
-			Value w = b_at_step(d, sum_of(g, step, skip), lanes);
+			Value w = b_at_step(d, sum_of(g, sum_of(g, d->from, step), skip), lanes);
 			tap[i * TAP_EDGE + j] = splat(g, w);
 		}
 	transform_square(g, transform_kernel, TAP_EDGE, SPAN, tap, point);
@@ -239,12 +241,14 @@ static void transform_under(Dot *d, Value number_of, const Index *channel, int64
 void transform_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	Index none = constant_index(0);
+	int64_t channels = d->p.squares.channels, depth = d->s->depth;
+	Index channel = d->p.blocks == 1 ? constant_index(0)
+	                                 : uniform_index(g, d->from, channels - depth + 1, depth);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
 	Value from = first_square(d, strips.i);
 	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
-	transform_under(d, sum_of(g, from, rows.i), &none, d->p.squares.channels,
+	transform_under(d, sum_of(g, from, rows.i), &channel, depth,
 	                sum_of(g, own, times(g, rows.i, d->p.a_row)));
 	loop_end(g, &rows);
 	loop_end(g, &strips);
@@ -253,7 +257,7 @@ void transform_strips(Dot *d, Value first, Value end)
 // ---- products and outputs -----------------------------------------------------------------
 
 // Multiplies strips first..end by a panel, at one point after the other.
-static void multiply_points(Dot *d, Value first, Value end, Value panel)
+static void multiply_points(Dot *d, Value first, Value end, Value panel, Value again)
 {
 	Gen *g = d->g;
 	Loop points = loop_begin(g, number(g, 0), number(g, POINTS), 1);
@@ -264,7 +268,7 @@ static void multiply_points(Dot *d, Value first, Value end, Value panel)
 	Value own = LLVMBuildSub(g->b, strips.i, first, "");
 	Value strip = element(d, a, times(g, own, d->p.strip_size));
 	Value sums = element(d, c, times(g, own, d->tile.rows * d->p.sum_row));
-	Value in[] = {d->steps, strip, b, sums, LLVMConstInt(g->i1, 0, 0), strip};
+	Value in[] = {d->steps, strip, b, sums, again, strip};
 	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in, COUNT(in), "");
 	loop_end(g, &strips);
 	loop_end(g, &points);
@@ -318,15 +322,16 @@ static void finish_strip(Dot *d, Value strip, Value own)
 	loop_end(g, &rows);
 }
 
-void finish_squares(Dot *d, Value first, Value end)
+void multiply_squares(Dot *d, Value first, Value end, Value again, Value done)
 {
 	Gen *g = d->g;
 	Value first_column = d->first_column, count = d->count;
 	Loop panels = loop_begin(g, number(g, 0), count, 1);
-	multiply_points(d, first, end, element(d, d->panel, times(g, panels.i, d->p.panel_size)));
+	Value panel = element(d, d->panel, times(g, panels.i, d->p.panel_size));
+	multiply_points(d, first, end, panel, again);
 	d->first_column = sum_of(g, first_column, times(g, panels.i, d->p.width));
 	d->count = number(g, 1);
-	Loop strips = loop_begin(g, first, end, 1);
+	Loop strips = loop_begin(g, first, LLVMBuildSelect(g->b, done, end, first, ""), 1);
 	finish_strip(d, strips.i, LLVMBuildSub(g->b, strips.i, first, ""));
 	loop_end(g, &strips);
 	loop_end(g, &panels);

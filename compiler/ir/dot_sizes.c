@@ -141,11 +141,11 @@ static void summed_sizes(DotSizes *p, const Sched *s)
 	p->panel_size *= POINTS;
 }
 
-// The steps of each product are the channels; its rows are squares.
+// The steps of each product are the channels, all of them or some at a time; its rows are squares.
 static void square_sizes(DotSizes *p, const Sched *s)
 {
 	p->steps = p->chunk = p->squares.channels;
-	p->blocks = p->chunk_blocks = 1;
+	p->blocks = p->chunk_blocks = ceil_div(p->steps, s->depth);
 	p->strips = ceil_div(p->squares.all, s->height);
 	p->strip_point = s->group * p->strip_size;
 	p->sum_point = s->group * s->height * p->width + 16; // no multiple of 4096 bytes
