@@ -145,6 +145,7 @@ typedef struct Pair { // two elements of an operand side by side, from an even p
 	Vars *vars;
 	bool found, windows; // in memory; or in the value under windows, with zeros around it
 	bool input;          // of the model: anywhere in memory
+	bool spaced;         // by rows that begin at lines of memory, of any length
 	Index place[2];      // there
 	int64_t apart;       // elements; IRREGULAR: it depends; 0: not found
 } Pair;
@@ -173,6 +174,7 @@ static Pair find_pair(Scheduler *t, const DotSizes *p, int o, bool along)
 		dot_index(w, t->graph, v, p, o, &batch, row, column, idx);
 		pair.windows = !locate(w, t->graph, &t->inside, &r, idx, &pair.place[e]);
 		pair.input = is_input(t->graph, r);
+		pair.spaced = !pair.windows && val(t->graph, r)->pitch;
 		if (!pair.windows)
 			continue;
 		r = v->in[o];
@@ -217,7 +219,8 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 	Pair pair = find_pair(t, p, o, along);
 	if (z->matrix && pair.windows && pair.apart != 1)
 		return SUMS / 4;
-	return is_half(z->matrix) && fragments && line % 2 ? SUMS / 2 : SUMS;
+	bool anywhere = line % 2 && !pair.spaced;
+	return is_half(z->matrix) && fragments && anywhere ? SUMS / 2 : SUMS;
 }
 
 // True if an operand comes to shared memory by copies, which take no registers: memory has pairs of
@@ -227,7 +230,7 @@ static bool is_copied(Scheduler *t, const DotSizes *p, int o)
 	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
 	int64_t line = along ? p->k : o ? p->n : p->m;
 	Pair pair = find_pair(t, p, o, along);
-	return pair.found && !pair.input && pair.apart == 1 && line % 2 == 0 &&
+	return pair.found && !pair.input && pair.apart == 1 && (line % 2 == 0 || pair.spaced) &&
 	       index_align(pair.vars, &pair.place[0]) % 2 == 0;
 }
 
@@ -252,6 +255,16 @@ static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool
 	s->stages = MIN(kind->buffers, room / stage);
 	s->stages = MAX(2, MIN(s->stages, ceil_div(part, s->depth) + 1));
 	s->shared = t->machine->shared && s->stages * stage > STATIC_SHARED ? s->stages * stage : 0;
+}
+
+// Returns how many rows of a tile, or parts of a sum, a thread finishes side by side: few, if each
+// has many bytes to wait for, or elements whose places are data, which take registers, too.
+static int64_t rows_together(const Scheduler *t)
+{
+	bool gathers = false;
+	for (int i = 0; i < t->members.count; i++)
+		gathers |= val(t->graph, t->members.at[i])->op == O_gather;
+	return gathers || bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
 }
 
 void tile_block(Scheduler *t)
@@ -279,7 +292,7 @@ void tile_block(Scheduler *t)
 	s->parts = best.parts > 1 ? best.parts : 0;
 	s->alone = best.alone;
 	choose_stages(t, &z, best.parts, z.matrix && beside == SUMS && (copied || !warpgroups));
-	s->together = bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
+	s->together = rows_together(t);
 	z = block_sizes(t->graph, t->kern, t->machine);
 	if (s->reduce.count)
 		s->strips = choose_strips(t, &z);

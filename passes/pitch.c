@@ -1,7 +1,8 @@
 // pitch.c: lets rows of large values of 16 bits begin at lines of the cache.
 // Vocabularies have odd sizes, such as 50257: rows would begin anywhere, so that vectors, and the
-// rows that matrix registers load and store, would span two lines. What lies between rows is not a
-// part of the value: nothing has to write it, and what reads it must not depend on it.
+// rows that matrix registers load and store, would span two lines; threads of a GPU, which load 16
+// bytes at aligned addresses alone, would load their elements one by one. What lies between rows is
+// not a part of the value: nothing has to write it, and what reads it must not depend on it.
 #include "passes.h"
 
 enum {
@@ -35,7 +36,8 @@ static bool *find_dense(Arena *scratch, const Graph *g)
 
 const Graph *pitch_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
-	if (!has_thread_matrix(machine) || !is_half(from->products))
+	bool applies = has_thread_matrix(machine) || machine->threads > 1;
+	if (!applies || !is_half(from->products))
 		return from;
 	Graph *g = graph_live(arena, from);
 	Arena *scratch = arena_within(arena);

@@ -278,11 +278,11 @@ void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch
 	}
 }
 
-Array *outs_compiled(Arena *arena, const Compiled *c, const Array *slot)
+Array *outs_launched(Arena *arena, const Compiled *c, const Array *slot, Launcher *launch)
 {
 	int status;
 	const Graph *g = c->graph;
-	Run r = run_once(arena, c, slot, plain_launch, &status);
+	Run r = run_once(arena, c, slot, launch, &status);
 	if (status)
 		bug("a run of %s ended with %d", c->plan->name, status);
 	Array *value = NEWS(arena, Array, g->nval);
@@ -291,6 +291,11 @@ Array *outs_compiled(Arena *arena, const Compiled *c, const Array *slot)
 		value[g->outs.at[k].val] = array_from(arena, v->type, &v->shape, r.outputs[k]);
 	}
 	return value;
+}
+
+Array *outs_compiled(Arena *arena, const Compiled *c, const Array *slot)
+{
+	return outs_launched(arena, c, slot, plain_launch);
 }
 
 Ref end_at(const Graph *g, int k)

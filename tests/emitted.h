@@ -28,6 +28,7 @@ const Graph *compiled_graph(const Compiled *);
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
 // Returns the outputs of a run, as the evaluator lays them out.
 Array *outs_compiled(Arena *, const Compiled *, const Array *slot);
+Array *outs_launched(Arena *, const Compiled *, const Array *slot, Launcher *);
 void free_compiled(Compiled *);
 Ref end_at(const Graph *, int k); // outputs, then stores, by number
 // Runs it once. Returns the error of the worst output or store against the evaluator, in units of

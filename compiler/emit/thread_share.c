@@ -51,7 +51,7 @@ static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other
 			return false;
 		x->r = val(g->graph, x->r)->in[0];
 	}
-	return true;
+	return !val(g->graph, x->r)->pitch;
 }
 
 static bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
@@ -73,7 +73,8 @@ static bool are_together(ThreadTile *d, const Element *first, const Element *x, 
 	return !back.n && back.constant == apart;
 }
 
-// True if memory holds the operand so that `vec` elements are one aligned load. Sets how far apart
+// True if memory holds the operand so that `vec` elements are one aligned load: all of a line, or,
+// where rows of memory are longer than those of the value, also beyond its end. Sets how far apart
 // loads are. The caller's own memory may lie anywhere.
 static bool is_wide(ThreadTile *d, int o, int vec)
 {
@@ -82,7 +83,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	const DotSizes *p = &d->p.dot;
 	Share *s = &d->share[o];
 	int64_t extent = o ? p->n : p->m, all = s->along ? p->k : extent;
-	if (all % vec)
+	if (all < vec)
 		return false;
 	Index none = constant_index(0), group = some_index(w, all / vec);
 	Index other = some_index(w, s->along ? extent : p->k);
@@ -90,6 +91,9 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	Element x, next;
 	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
 	    index_align(w, &x.place) % vec)
+		return false;
+	int64_t pitch = val(g->graph, x.r)->pitch;
+	if (all % vec && (!pitch || pitch % vec))
 		return false;
 	for (int e = 1; e < vec; e++) {
 		Index at = shift_index(side, e);
@@ -148,6 +152,18 @@ Value pair_of(Gen *g, const Value *x)
 	return LLVMBuildOr(g->b, low, high, "");
 }
 
+// Returns where the last of `extent` elements begin that are loaded together.
+static int64_t last_group(int64_t extent, int together)
+{
+	return (extent - 1) / together * together;
+}
+
+// True if a line along k ends within a load: what follows there in memory is no element.
+static bool is_ragged(const ThreadTile *d, const Share *s)
+{
+	return s->wide && s->along && d->p.dot.k % s->vec;
+}
+
 void share_start(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
@@ -181,7 +197,7 @@ void share_start(ThreadTile *d, int o)
 		Value own = s->along ? next : inner, at = sum_of(g, d->first[o], own);
 		int step = s->along ? 1 : s->vec;
 		if (extent % s->side)
-			at = least(g, at, number(g, extent - step));
+			at = least(g, at, number(g, last_group(extent, step)));
 		s->other[i] = uniform_index(g, at, extent, step);
 		s->k[i] = s->along ? inner : next;
 		int alike = is_turned(d, s) ? alike_lines(d) : s->vec;
@@ -219,7 +235,7 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 	int64_t all = d->p.dot.k;
 	int align = s->along ? s->vec : 1;
 	if (all % d->s->depth)
-		at_k = least(g, at_k, number(g, all - align));
+		at_k = least(g, at_k, number(g, last_group(all, align)));
 	Index k = uniform_index(g, at_k, all, align);
 	Element x;
 	find_memory(d, o, &k, &s->other[i], &x);
@@ -287,6 +303,8 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 		             .to_bytes = i * s->next,
 		             .from_bytes = far,
 		             .inside = *inside};
+		if (is_ragged(d, s))
+			copy.left = LLVMBuildSub(g->b, step_count(d, d->p.dot.k), at_k, "");
 		d->kind->copy(d, &copy);
 		return;
 	}
@@ -327,6 +345,26 @@ Value step_count(const ThreadTile *d, int64_t n)
 	return LLVMConstInt(d->count, (uint64_t)n, 1);
 }
 
+static Value some_or_none(Gen *g, Value some, Value x)
+{
+	return LLVMBuildSelect(g->b, some, x, LLVMConstNull(LLVMTypeOf(x)), "");
+}
+
+// Returns element e of the load from step `at_k` on, or `n` of them, a pair; those beyond the last
+// step are 0.
+static Value before_end(ThreadTile *d, Value at_k, int e, int n, Value x)
+{
+	Gen *g = d->g;
+	int64_t all = d->p.dot.k;
+	Value is = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, step_count(d, all - e), "");
+	if (n == PAIR && all % PAIR) {
+		Value both = LLVMBuildICmp(g->b, LLVMIntSLT, at_k, step_count(d, all - e - 1), "");
+		Value low = LLVMBuildAnd(g->b, x, LLVMConstInt(g->i32, UINT16_MAX, 0), "");
+		x = LLVMBuildSelect(g->b, both, x, low, "");
+	}
+	return some_or_none(g, is, x);
+}
+
 // Loads the elements of load i, or the pairs that memory has.
 static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Value *x)
 {
@@ -343,18 +381,19 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 	} else {
 		at_k = LLVMBuildIntCast2(g->b, at_k, g->i64, 1, "");
 		if (inside)
-			at_k = least(g, at_k, number(g, all - align));
+			at_k = least(g, at_k, number(g, last_group(all, align)));
 		Index k = uniform_index(g, at_k, all, align);
 		load_elements(d, o, i, &k, x);
 	}
 	Elem type = val(g->graph, operand_of(d, o))->type;
-	int n = s->wide && is_pair(d, s) ? s->vec / PAIR : s->vec;
-	for (int e = 0; e < n && !is_copied(d, s); e++) {
+	int each = s->wide && is_pair(d, s) ? PAIR : 1;
+	for (int e = 0; e < s->vec / each && !is_copied(d, s); e++) {
 		if (!is_half(d->p.matrix))
 			x[e] = widen_float(g, x[e], type);
-		Value none = LLVMConstNull(LLVMTypeOf(x[e]));
-		if (inside)
-			x[e] = LLVMBuildSelect(g->b, inside, x[e], none, "");
+		if (is_ragged(d, s))
+			x[e] = before_end(d, sum_of(g, step, own), e * each, each, x[e]);
+		else if (inside)
+			x[e] = some_or_none(g, inside, x[e]);
 	}
 }
 

@@ -37,6 +37,8 @@ typedef struct Copy { // of `n` elements
 	Value to, from;               // from: i64
 	int64_t to_bytes, from_bytes; // after these addresses
 	Value inside;                 // false: zeros; NULL: always true
+	Value left;                   // elements before the end, perhaps fewer than `n`, or none:
+	                              // the others are zeros; NULL: many
 } Copy;
 
 // How threads multiply what is in shared memory.

@@ -377,27 +377,42 @@ Value assembly(Gen *g, LLVMTypeRef result, const char *text, const char *constra
 	return LLVMBuildCall2(g->b, type, code, in, (unsigned)n, "");
 }
 
+// Returns the bytes of a copy that come from memory; NULL: all do.
+static Value copied_bytes(ThreadTile *d, const Copy *c)
+{
+	Gen *g = d->g;
+	Value all = LLVMConstInt(g->i32, (unsigned)(c->n * d->packed_bytes), 0);
+	Value none = LLVMConstInt(g->i32, 0, 0);
+	if (!c->left)
+		return c->inside ? LLVMBuildSelect(g->b, c->inside, all, none, "") : NULL;
+	LLVMTypeRef type = LLVMTypeOf(c->left);
+	Value most[] = {c->left, LLVMConstInt(type, (unsigned)c->n, 0)};
+	Value least[] = {intrinsic(g, "llvm.smin", 1, &type, 2, most), LLVMConstNull(type)};
+	Value left = intrinsic(g, "llvm.smax", 1, &type, 2, least);
+	left = LLVMBuildIntCast2(g->b, left, g->i32, 1, "");
+	return LLVMBuildMul(g->b, left, LLVMConstInt(g->i32, (unsigned)d->packed_bytes, 0), "");
+}
+
 // LLVM 19 has no instruction of this kind for addresses of 32 bits.
 void mma_copy(ThreadTile *d, const Copy *c)
 {
 	Gen *g = d->g;
 	int bytes = c->n * d->packed_bytes;
-	Value all = LLVMConstInt(g->i32, (unsigned)bytes, 0), none = LLVMConstInt(g->i32, 0, 0);
-	Value some = c->inside ? LLVMBuildSelect(g->b, c->inside, all, none, "") : all;
+	Value all = LLVMConstInt(g->i32, (unsigned)bytes, 0), some = copied_bytes(d, c);
 	LLVMTypeRef nothing = LLVMVoidTypeInContext(g->context);
 	if (g->target->emulated) {
 		Value from = LLVMBuildIntToPtr(g->b, c->from, g->ops->pointer(g), "");
 		Value in[] = {bytes_after(g, c->to, number(g, c->to_bytes)),
-		              bytes_after(g, from, number(g, c->from_bytes)), all, some};
+		              bytes_after(g, from, number(g, c->from_bytes)), all,
+		              some ? some : all};
 		hardware(g, NULL, "amos_gpu_copy", nothing, 4, in);
 		return;
 	}
-	Value in[] = {LLVMBuildPtrToInt(g->b, c->to, g->i32, ""), c->from, some};
+	Value in[] = {LLVMBuildPtrToInt(g->b, c->to, g->i32, ""), c->from, some ? some : all};
 	const char *text = format(g->arena, "cp.async.%s.shared.global [$0+%lld], [$1+%lld], %d%s;",
 	                          bytes == WIDE ? "cg" : "ca", (long long)c->to_bytes,
-	                          (long long)c->from_bytes, bytes, c->inside ? ", $2" : "");
-	assembly(g, nothing, text, c->inside ? "r,l,r,~{memory}" : "r,l,~{memory}",
-	         c->inside ? 3 : 2, in);
+	                          (long long)c->from_bytes, bytes, some ? ", $2" : "");
+	assembly(g, nothing, text, some ? "r,l,r,~{memory}" : "r,l,~{memory}", some ? 3 : 2, in);
 }
 
 void mma_commit(ThreadTile *d)
