@@ -58,10 +58,12 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 	return log->events ? AMOS_DONE : amos_fail_errno("write events", dir);
 }
 
-// Otherwise done twice per second, and so often that readers see complete lines.
+// Otherwise done for the first line, twice per second, and so often that readers see complete
+// lines.
 static int flush_log(struct amos_log *log)
 {
-	log->flushed = amos_now();
+	if (log->pending)
+		log->flushed = amos_now();
 	log->pending = 0;
 	if (!log->lines) // no run directory
 		return AMOS_DONE;

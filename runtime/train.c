@@ -43,6 +43,13 @@ struct training {
 	const struct amos_training *training; // of amos_fit(); NULL: of a command
 	struct amos_progress now;             // for its callback
 	bool stopped;                         // by the callback
+	struct start {                        // the first checkpoint
+		pthread_t thread;
+		bool runs; // the thread, until it is waited for
+		struct amos_position point;
+		int status;
+		char error[4096];
+	} start;
 };
 
 // ---- interrupts -----------------------------------------------------------------------
@@ -135,6 +142,45 @@ static int name_best(struct training *t)
 	if (!t->dir || isfinite(t->point.best.loss) || amos_file_link(t->last, t->best))
 		return AMOS_DONE;
 	return save(t, t->best);
+}
+
+// Saves the first checkpoint, without the values of parameters and state: they are the model's.
+static int save_start(struct training *t)
+{
+	const struct amos_position *point = &t->start.point;
+	int status = amos_log_sync(&t->log);
+	if (!status)
+		status = amos_checkpoint_save_start(t->m, t->last, point, t->identity);
+	if (!status && !amos_file_link(t->last, t->best))
+		status = amos_checkpoint_save_start(t->m, t->best, point, t->identity);
+	return status;
+}
+
+static void *start_thread(void *training)
+{
+	struct training *t = training;
+	t->start.status = save_start(t);
+	snprintf(t->start.error, sizeof t->start.error, "%s", amos_error());
+	return NULL;
+}
+
+// Begins to save the first checkpoint. A CPU computes the first batch meanwhile, whose end waits
+// for the disk: whoever sees that a run has made a step can resume it.
+static int begin_start(struct training *t)
+{
+	t->start.point = t->point;
+	t->save_time = amos_now();
+	t->start.runs = !t->m->device && !pthread_create(&t->start.thread, NULL, start_thread, t);
+	return t->start.runs ? AMOS_DONE : save_start(t);
+}
+
+static int end_start(struct training *t)
+{
+	if (!t->start.runs)
+		return AMOS_DONE;
+	pthread_join(t->start.thread, NULL);
+	t->start.runs = false;
+	return t->start.status ? amos_fail(t->start.status, "%s", t->start.error) : AMOS_DONE;
 }
 
 static int save_last(struct training *t)
@@ -354,6 +400,8 @@ static int complete_batch(struct training *t)
 	const struct batch *b = &t->batch[t->point.run % COUNT(t->batch)];
 	int status = may_overlap(t, b) ? start_batch(t) : AMOS_DONE;
 	if (!status)
+		status = end_start(t);
+	if (!status)
 		status = end_batch(t, b);
 	return status || b->entry != t->entry ? status : after_step(t, b);
 }
@@ -434,11 +482,7 @@ static int open_run(struct training *t)
 	// early.
 	if (status || o->resume)
 		return status;
-	status = amos_log_sync(&t->log);
-	if (!status)
-		status = (o->fresh ? amos_checkpoint_save_start
-		                   : amos_checkpoint_save)(t->m, t->last, &t->point, t->identity);
-	return status ? status : name_best(t);
+	return o->fresh ? begin_start(t) : save_last(t);
 }
 
 // Finds the entries and the limits of the training.
@@ -569,7 +613,8 @@ int amos_train_as(struct amos *m, struct amos_data *data, const struct amos_opti
 	// interrupt it.
 	if (!training)
 		catch_interrupts();
-	int status = train(&t);
+	int status = train(&t), started = end_start(&t);
+	status = status ? status : started;
 	if (!training)
 		release_interrupts();
 	if (!status && !training)

@@ -130,6 +130,28 @@ static void log_has_each_step_once(void)
 	CHECK(count_lines("crash/log.jsonl", "\"step\": 11,") == 1, "step 11");
 }
 
+static int see_log(void *lines, const struct amos_progress *now)
+{
+	if (now->step == 1)
+		*(int *)lines = count_lines("seen/log.jsonl", "\"loss\"");
+	return 0;
+}
+
+// The first line is not held back, however soon it comes.
+static void first_line_is_seen(void)
+{
+	static const char *const options[] = {"data", "x=x.npy", "data", "y=y.npy", "steps",
+	                                      "3",    "out",     "seen", NULL};
+	int lines = 0;
+	struct amos *m;
+	struct amos_training training = {
+	    .size = sizeof training, .options = options, .progress = see_log, .context = &lines};
+	CHECK(!amos_open_slots(&mock_line, 1, 0, NULL, NULL, &m), "open");
+	CHECK(!amos_fit(m, &training), "%s", amos_error());
+	CHECK(lines == 1, "%d lines after the first step", lines);
+	amos_close(m);
+}
+
 static void ends_by_epochs(void)
 {
 	struct amos_result r;
@@ -360,21 +382,16 @@ static void second_interrupt_stops(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == AMOS_MACHINE, "status %d", status);
 }
 
-// The checkpoint does not fit on the disk: the old one stays, without temporary files.
-static void full_disk(void)
+// No checkpoint fits on the disk: the training fails at the first.
+static void fails_without_room(const struct amos_options *options)
 {
 	struct amos_result r;
-	struct amos_options first =
-	    options_of(LINE_DATA, "steps", "5", "log-every", "1000", "out", "full", NULL);
-	CHECK(!train_with(&mock_line, &first, 1, &r), "first");
 	pid_t child = fork();
 	if (!child) {
 		signal(SIGXFSZ, SIG_IGN);
 		struct rlimit limit = {512, 512};
 		setrlimit(RLIMIT_FSIZE, &limit);
-		struct amos_options rest = options_of(LINE_DATA, "steps", "9", "log-every", "1000",
-		                                      "resume", "full", NULL);
-		int status = train_with(&mock_line, &rest, 1, &r);
+		int status = train_with(&mock_line, options, 1, &r);
 		_exit(status == AMOS_MACHINE && strstr(amos_error(), "last.ckpt: cannot write")
 		          ? 0
 		          : 20 + status);
@@ -382,6 +399,23 @@ static void full_disk(void)
 	int status;
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+}
+
+// The checkpoint does not fit on the disk: the old one stays, without temporary files. A thread
+// saves that of a new run, whose failure is reported as well, and no step.
+static void full_disk(void)
+{
+	struct amos_result r;
+	struct amos_options first =
+	    options_of(LINE_DATA, "steps", "5", "log-every", "1000", "out", "full", NULL);
+	CHECK(!train_with(&mock_line, &first, 1, &r), "first");
+	struct amos_options rest =
+	    options_of(LINE_DATA, "steps", "9", "log-every", "1000", "resume", "full", NULL);
+	fails_without_room(&rest);
+	struct amos_options new = options_of(LINE_DATA, "steps", "1000", "out", "no_room", NULL);
+	new.fresh = true;
+	fails_without_room(&new);
+	CHECK(!count_lines("no_room/log.jsonl", "step"), "a step of a run that cannot resume");
 	struct amos_checkpoint *c;
 	CHECK(!amos_checkpoint_open("full", true, &c) && c->image.point.step == 5,
 	      "the old checkpoint");
@@ -420,6 +454,7 @@ int main(void)
 	resumes_to_the_bit();
 	knows_its_own();
 	log_has_each_step_once();
+	first_line_is_seen();
 	ends_by_epochs();
 	counts_updates();
 	keeps_the_command();
