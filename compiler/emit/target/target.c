@@ -19,7 +19,7 @@ static void fatal(const char *reason)
 // Loops are emitted in their final form: strength reduction takes a quarter of the time and
 // improves nothing. Processors reorder instructions themselves: to schedule them once more, after
 // registers are allocated, takes a tenth of the time. On x86, masks are in mask registers already
-// and kernels have no conditional moves to turn into jumps: to look for more takes a twentieth.
+// and kernels have no conditional moves to turn into jumps: to look for more takes a thirtieth.
 // Addresses of shared memory fit in 32 bits.
 static void start(void)
 {
