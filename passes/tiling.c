@@ -342,8 +342,8 @@ static void choose_squares(Tiling *d)
 
 // ---- how operands come to the tile --------------------------------------------------------
 
-// a is read in place where k is contiguous and rows do not meet in one set of L1, or where its rows
-// are and few panels meet it.
+// a is read in place where k is contiguous and rows do not meet in one set of L1, or all have a way
+// of it and b has others, or where its rows are and few panels meet it.
 static void choose_a(Tiling *d)
 {
 	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
@@ -378,7 +378,8 @@ static void choose_a(Tiling *d)
 	if (along % LINE == 0)
 		held = WAYS * SETS / step;
 	// Matrix registers read a line of memory whole, so one strip does not need it again.
-	bool apart = (down % 4096 && along % 4096) || d->p.m <= d->p.matrix;
+	bool few = !d->p.matrix && s->height <= WAYS - 2;
+	bool apart = ((few || down % 4096) && along % 4096) || d->p.m <= d->p.matrix;
 	if (d->p.matrix && d->p.panels > FEWEST) // registers load full lines
 		apart &= down % LINE == 0;
 	bool lies = a.fixed && (s->height == 1 || apart) && !d->t->tuning->packed;

@@ -293,6 +293,28 @@ static int test_short_lines(Arena *arena)
 	return 1;
 }
 
+// Rows of a that meet in one set of L1 are packed, but not where the set holds all of a tile.
+static int test_rows_in_place(Arena *arena)
+{
+	const Graph *g = parse_graph(arena, "rows",
+	                             "graph rows\nslot a : input f32[1024,1024]\n"
+	                             "slot b : input f32[1024,512]\nout y = dot(a, b)\n",
+	                             book_builtin());
+	static const struct {
+		const char *machine;
+		Packing way;
+	} cases[] = {{"x86-64-v3", W_place}, {"x86-64-v4", W_transpose}};
+	for (int i = 0; i < COUNT(cases); i++) {
+		const Plan *p = plan_graph(arena, g, "rows", machine_named(cases[i].machine));
+		if (p->kerns.at[0].sched->a == cases[i].way)
+			continue;
+		printf("FAILED rows: %s packs %d\n", cases[i].machine,
+		       (int)p->kerns.at[0].sched->a);
+		return 1;
+	}
+	return 0;
+}
+
 // The exponentials of a row that only the second-level cache holds are kept.
 static int test_kept(Arena *arena)
 {
@@ -350,6 +372,7 @@ int main(void)
 	}
 	Arena *arena = arena_new();
 	failed += test_rounded_loop(arena);
+	failed += test_rows_in_place(arena);
 	arena_free(arena);
 	for (int i = 1; i < tuning_count; i++)
 		if (!used[i]) {
