@@ -195,9 +195,12 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 		        per = elements / data->batch;
 		if (!array || !array->rank || elements < 0)
 			continue;
+		const struct amos_source *source = amos_source_of(data, inputs[i].name);
 		bool single = data->counted < 0; // all arrays form one batch
-		status = count_input(data, amos_source_of(data, inputs[i].name), first,
-		                     !single && array->rank == 1 && per > 1,
+		bool stream = !single && array->rank == 1 && per > 1;
+		if (stream && !first && !data->stream) // one number, not one row, per sample
+			return amos_shape_mismatch(source, &inputs[i], array);
+		status = count_input(data, source, first, stream,
 		                     single ? data->batch : array->dim[0], per);
 		first = false;
 	}
