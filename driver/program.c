@@ -254,8 +254,8 @@ static const Graph *entry_loss(Program *p, Entry *e)
 	memset(&kept->outs, 0, sizeof kept->outs);
 	for (int i = 0; i < g->outs.count; i++) {
 		const char *name = g->outs.at[i].name;
-		if (starts_with(name, CHECK_OF) || !strcmp(name, "loss") ||
-		    !strcmp(name, "accuracy"))
+		if (starts_with(name, CHECK_OF) || starts_with(name, COUNT_OF) ||
+		    !strcmp(name, "loss") || !strcmp(name, "accuracy"))
 			PUSH(arena, kept->outs, g->outs.at[i]);
 	}
 	return kept;

@@ -108,6 +108,10 @@ static void backprop_value(Backprop *s, Ref r, const Val *v)
 		add_gradient(s, x, own);
 		dx[0] = 0;
 	}
+	if (v->op == O_sub && v->in[0] == v->in[1]) { // NaN if x is infinite: not without a gradient
+		dx[0] = put2(g, O_add, dx[0], dx[1]);
+		dx[1] = 0;
+	}
 	Ref kernel = product && dx[1] ? convolution_kernel_gradient(g, v, gradient) : 0;
 	dx[1] = kernel ? kernel : dx[1];
 	for (int k = 0; k < v->nin; k++) {

@@ -161,6 +161,21 @@ static void set_loss(Graph *g, Ref loss)
 	add_out(g, "loss", loss);
 }
 
+// True for a loss of class numbers, of which some may be ignored.
+static bool compares_classes(Graph *g, const Expr *call)
+{
+	return loss_called(call)->labels == LABELS_classes &&
+	       !is_float(val(g, eval_expr(g, where, call->in[1], look_name, g))->type);
+}
+
+// Returns what another function returns for the same operands.
+static Ref called_instead(Graph *g, const Expr *call, const char *name)
+{
+	Expr same = *call;
+	same.name = name;
+	return scalar(g, eval_expr(g, where, &same, look_name, g));
+}
+
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
 {
 	const Expr *e = parse_text(arena, where, expr);
@@ -199,15 +214,13 @@ static void loss_of(Graph *g, const char *text)
 		fail(where, "'%s' is %s; expected a scalar" HELP "wrap it in average(..)", text,
 		     shape_text(g->arena, v->type, &v->shape));
 	const Expr *call = find_part(e, is_classification, NULL);
-	Ref labels = call && !find_output(g, "accuracy")
-	                 ? eval_expr(g, where, call->in[1], look_name, g)
-	                 : 0;
-	if (labels && !is_float(val(g, labels)->type)) {
-		Expr same = *call;
-		same.name = "accuracy";
-		add_out(g, "accuracy", scalar(g, eval_expr(g, where, &same, look_name, g)));
+	if (call && compares_classes(g, call) && !find_output(g, "accuracy")) {
+		add_out(g, "accuracy", called_instead(g, call, "accuracy"));
+		add_out(g, COUNT_OF "accuracy", called_instead(g, call, "counted"));
 	}
 	set_loss(g, scalar(g, r));
+	if (loss_called(e) && compares_classes(g, e))
+		add_out(g, COUNT_OF "loss", called_instead(g, e, "counted"));
 }
 
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)

@@ -162,7 +162,7 @@ int amos_run_entry(const struct amos_run *, const struct amos_entry *);
 
 // ---- store.c: checkpoints in memory -------------------------------------------------------
 
-struct amos_mean { // mean of a metric over samples
+struct amos_mean { // mean of a metric over samples, or over the labels that count
 	double sum;
 	int64_t samples;
 };

@@ -1,5 +1,5 @@
 // evaluate.c: computes the mean loss over the held-out data, or over all data.
-// Every sample counts once.
+// Every sample counts once; where labels may be ignored, every label that is not.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
@@ -36,9 +36,14 @@ int64_t amos_data_left(const struct amos_data *data, const struct amos_model *mo
 void amos_mean_add(struct amos_mean *mean, const struct amos *m, const struct amos_entry *entry,
                    const char *out, int64_t samples)
 {
-	int64_t at = amos_find_output(entry, out);
+	char name[32];
+	int64_t at = amos_find_output(entry, out), count;
 	if (at < 0)
 		return;
+	snprintf(name, sizeof name, "count:%s", out);
+	count = amos_find_output(entry, name);
+	if (count >= 0)
+		samples = (int64_t)amos_out_number(m, entry, count);
 	mean->sum += amos_out_number(m, entry, at) * (double)samples;
 	mean->samples += samples;
 }

@@ -420,6 +420,8 @@ static int loop(struct training *t)
 		if (!status)
 			status = complete_batch(t);
 	}
+	if (!status)
+		status = end_start(t); // if no batch waited for it
 	int settled = status ? amos_settle(t->m) : AMOS_DONE;
 	amos_use_batch(t->m, 0);
 	if (status)

@@ -115,11 +115,13 @@ static void make_ready(Block *block)
 
 static void *take_from(Block *block, size_t start, size_t bytes)
 {
+	enum { LARGE = 1 << 14 }; // bytes of an array that may never be full
 	char *at = block_start(block) + start;
 	ASAN_UNPOISON_MEMORY_REGION(at, bytes);
 	block->used = start + bytes + GAP;
-	while (block->ready < MIN(block->used, block->room))
+	while (bytes < LARGE && block->ready < MIN(block->used, block->room))
 		make_ready(block);
+	block->ready = MAX(block->ready, MIN(block->used, block->room));
 	return at;
 }
 

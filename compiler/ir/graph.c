@@ -392,7 +392,8 @@ Ref find_output(const Graph *g, const char *name)
 
 bool is_own_out(const char *name)
 {
-	return !starts_with(name, SHAPE_OF) && !starts_with(name, CHECK_OF);
+	return !starts_with(name, SHAPE_OF) && !starts_with(name, COUNT_OF) &&
+	       !starts_with(name, CHECK_OF);
 }
 
 void add_out(Graph *g, const char *name, Ref r)

@@ -161,6 +161,8 @@ typedef struct Slot {
 // If the size of an output is data-dependent, its shape is the upper bound, and another output,
 // SHAPE_OF its name, is the actual shape: i64[rank].
 #define SHAPE_OF "shape:"
+// An output COUNT_OF a mean is the number of elements that it is over.
+#define COUNT_OF "count:"
 // An output CHECK_OF "node 'X' (Gather): index out of range; expected 0 to 4" is an invalid index,
 // i64[]; 0: none; INT64_MIN stands for index 0. The runtime fails with this message.
 #define CHECK_OF "check:"
@@ -246,7 +248,7 @@ int find_slot(const Graph *, const char *name);   // -1: none
 Ref find_output(const Graph *, const char *name); // 0: none
 Ref slot_ref(const Graph *, int slot);            // The value that reads it; 0: none.
 void add_out(Graph *, const char *name, Ref);
-// True for an output of the model: neither SHAPE_OF nor CHECK_OF.
+// True for an output of the model: neither SHAPE_OF, COUNT_OF nor CHECK_OF.
 bool is_own_out(const char *name);
 void add_store(Graph *, int slot, Ref);  // A second store to a slot replaces the first.
 Ref stored_ref(const Graph *, int slot); // The value that is stored to it; 0: none.
