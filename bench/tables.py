@@ -275,7 +275,8 @@ activation, BatchNorm, residual, masks, part of the loss.
 {kernels(results)}
 
 ## Matrix products, one thread
-As parts of the FMA peak that `bench_gemm` measures around them.
+As parts of the FMA peak that `bench_gemm` measures around them. amosc's products are called twice after each measurement of the peak,
+with others between; PyTorch's a hundred times in a row, so its operands stay in the caches.
 
 {products(results)}
 
