@@ -541,6 +541,8 @@ void tile_product(Scheduler *t)
 		if (is_reduced_out(t->graph, t->kern, o))
 			add_step(t, &s->reduce, t->kern->out[o], 0);
 	update(&d);
+	if (d.p.matrix) // there is room for the sums of one strip, whatever the tuning
+		s->order = N_strips;
 	choose_tile(&d);
 	update(&d);
 	look_at_operand(&d, 0);

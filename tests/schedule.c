@@ -252,6 +252,7 @@ static const char *const products[] = {
     "slot a : input f64[70,600]\nslot b : input f64[600,90]\nout y = dot(a, b)\n",
     "slot a : input bf16[200,700]\nslot b : input bf16[700,300]\n"
     "out y = dot(a, b)\n",
+    "slot a : input bf16[30,700]\nslot b : input bf16[700,4000]\nout y = dot(a, b)\n",
     "slot x : input f32[4,30,30,32]\nslot w : input f32[288,64]\n"
     "%1 = window(x; [1,30,3,1,1,1,1, 2,30,3,1,1,1,1], 0) : f32[4,30,30,32,3,3]\n"
     "out y = max(dot(reshape(permute(%1; [0,1,2,4,5,3]); [3600,288]), w), 0)\n",
