@@ -145,7 +145,7 @@ typedef struct Pair { // two elements of an operand side by side, from an even p
 	Vars *vars;
 	bool found, windows; // in memory; or in the value under windows, with zeros around it
 	bool input;          // of the model: anywhere in memory
-	bool spaced;         // by rows that begin at lines of memory, of any length
+	bool spaced;         // in rows of any length, each of which begins at a line of memory
 	Index place[2];      // there
 	int64_t apart;       // elements; IRREGULAR: it depends; 0: not found
 } Pair;

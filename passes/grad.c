@@ -108,7 +108,7 @@ static void backprop_value(Backprop *s, Ref r, const Val *v)
 		add_gradient(s, x, own);
 		dx[0] = 0;
 	}
-	if (v->op == O_sub && v->in[0] == v->in[1]) { // NaN if x is infinite, which is no 0
+	if (v->op == O_sub && v->in[0] == v->in[1]) { // NaN, not 0, if x is infinite
 		dx[0] = put2(g, O_add, dx[0], dx[1]);
 		dx[1] = 0;
 	}

@@ -168,7 +168,7 @@ static bool compares_classes(Graph *g, const Expr *call)
 	       !is_float(val(g, eval_expr(g, where, call->in[1], look_name, g))->type);
 }
 
-// Returns what another function returns for the same operands.
+// Returns the value of function `name` for the operands of `call`.
 static Ref called_instead(Graph *g, const Expr *call, const char *name)
 {
 	Expr same = *call;

@@ -1,8 +1,8 @@
 // pitch.c: lets rows of large values of 16 bits begin at lines of the cache.
 // Vocabularies have odd sizes, such as 50257: rows would begin anywhere, so that vectors, and the
 // rows that matrix registers load and store, would span two lines; threads of a GPU, which load 16
-// bytes at aligned addresses alone, would load their elements one by one. What lies between rows is
-// not a part of the value: nothing has to write it, and what reads it must not depend on it.
+// bytes from aligned addresses only, would load elements one by one. What lies between rows is not
+// part of the value: nothing has to write it, and no result may depend on it.
 #include "passes.h"
 
 enum {

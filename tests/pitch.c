@@ -68,7 +68,7 @@ static void set_pitches(Arena *arena, Unit *unit, int columns)
 	unit->graph = g;
 }
 
-// columns: of what has a pitch, if the pass gives it none.
+// columns: rows of this length get a pitch even where the pass gives them none; 0: none do.
 static Plan *case_plan(Arena *arena, const Graph *g, const Target *target, bool pitch, int columns)
 {
 	Unit unit = {.name = "run", .machine = target_machine(target), .graph = g};

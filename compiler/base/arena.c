@@ -146,8 +146,7 @@ void *take(Arena *arena, size_t bytes)
 		fail_status(STATUS_MACHINE, "memory", "out of memory: cannot allocate %zu bytes",
 		            size);
 	fresh->room = size;
-	// calloc() wrote to small blocks, and very large ones may never be written.
-	fresh->ready = size < BLOCK || size > LIMIT ? size : 0;
+	fresh->ready = size < BLOCK ? size : 0; // calloc() has cleared a small one
 	ASAN_POISON_MEMORY_REGION(block_start(fresh), size);
 	if (block && bytes > room / 2) { // its own block; the current one stays current
 		fresh->next = block->next;

@@ -36,8 +36,8 @@ static uint64_t mix(uint64_t x)
 }
 
 // Hashes the largest multiple of 32 bytes, and moves past it. The processor hashes words of
-// different stripes at once, and prefetches far enough ahead that memory, not its latency, is the
-// limit: a third of the time.
+// different stripes at once. Prefetching far enough ahead hides the latency of memory, which takes
+// two thirds of the time otherwise.
 static uint64_t hash_stripes(const char **at, size_t *count, uint64_t hash)
 {
 	enum { AHEAD = 2048 }; // bytes; twice or half as many take as long

@@ -248,7 +248,7 @@ int find_slot(const Graph *, const char *name);   // -1: none
 Ref find_output(const Graph *, const char *name); // 0: none
 Ref slot_ref(const Graph *, int slot);            // The value that reads it; 0: none.
 void add_out(Graph *, const char *name, Ref);
-// True for an output of the model: neither SHAPE_OF, COUNT_OF nor CHECK_OF.
+// True for an output of the model: not SHAPE_OF, COUNT_OF or CHECK_OF another.
 bool is_own_out(const char *name);
 void add_store(Graph *, int slot, Ref);  // A second store to a slot replaces the first.
 Ref stored_ref(const Graph *, int slot); // The value that is stored to it; 0: none.

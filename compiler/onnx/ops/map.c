@@ -93,8 +93,8 @@ void lower_mean_of(Call *c)
 	c->out[0] = put2(c->g, O_div, c->out[0], num_like(c->g, c->out[0], c->nin));
 }
 
-// Returns a constant as float32 holds it if that is its type in the file. In doubles, the rounding
-// of other constants shows: log(8 / 4) / 1.38629436 * 4 is just below 2, and would be cut to 1.
+// Returns a constant as float32 holds it if that is its type in the file. Computed in doubles, it
+// shows how others were rounded: log(8 / 4) / 1.38629436 * 4 is just below 2, which truncates to 1.
 static Ref rounded_const(Call *c, Ref x)
 {
 	const Val *v = val(c->g, x);
