@@ -403,8 +403,10 @@ int main(int argc, char **argv)
 			tried++;
 		}
 	for (int i = 0; i < COUNT(cases) && mask_applies(arena, "-avx512f"); i++)
-		if (argc == 1 || !strcmp(argv[1], cases[i].name)) {
-			failed += check(&cases[i], "amx:host", NULL, true);
+		for (int narrow = 0; narrow < 2; narrow++) {
+			if (argc > 1 && strcmp(argv[1], cases[i].name))
+				continue;
+			failed += check(&cases[i], "amx:host", NULL, narrow);
 			tried++;
 		}
 	arena_free(arena);

@@ -511,6 +511,9 @@ void emit_dot(Gen *g)
 	                          : d.p.matrix    ? d.p.lanes
 	                                          : d.p.width,
 	                .b_vector = d.p.matrix * d.p.lanes,
+	                .slices = d.p.slices,
+	                .a_slice = d.p.a_slice,
+	                .b_slice = d.p.b_slice,
 	                .c_row = d.p.squares.summed ? d.p.width : d.p.sum_row,
 	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
 	                .b_ahead = (int)s->b_ahead,

@@ -393,8 +393,9 @@ struct Tile {
 	int soon;             // rows to prefetch meanwhile, from the pointer `soon` on
 	int streams;
 	int loops; // over k, the innermost first; the last takes all that remains
-	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
-	int64_t b_vector;             // of b in matrix registers: from one to the next
+	int64_t a_row, b_step, c_row;     // elements from row to row, from step to step
+	int64_t b_vector;                 // of b in matrix registers: from one to the next
+	int64_t slices, a_slice, b_slice; // how many there are of a and b; from one to the next
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
 	int64_t c_line;      // rows of c from line to line; more than a line's: of matrices alone
 	struct {

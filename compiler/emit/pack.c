@@ -134,6 +134,56 @@ static Value alternate(Gen *g, Value x, Value y)
 	return LLVMBuildOr(g->b, lower_halves(g, x), y, "");
 }
 
+enum { HALF = 16 }; // bits of a bf16, the upper ones of an f32
+
+// Returns the bits of each f32 but for the lower half, of those this much larger.
+static Value upper_halves(Gen *g, Value x, int more)
+{
+	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
+	bits = LLVMBuildAdd(g->b, bits, int_like(bits, more), "");
+	return LLVMBuildAnd(g->b, bits, int_like(bits, -(1 << HALF)), "");
+}
+
+// Returns the elements, those beyond the largest bf16 as that, NaN too.
+static Value within_halves(Gen *g, Value x)
+{
+	const double largest = 0x1.FEp127;
+	for (int sign = -1; sign <= 1; sign += 2) {
+		Value limit = splat(g, LLVMConstReal(g->f32, sign * largest));
+		LLVMRealPredicate inside = sign < 0 ? LLVMRealOGT : LLVMRealOLT;
+		x = LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, inside, x, limit, ""), x, limit, "");
+	}
+	return x;
+}
+
+// Sets the slices of two vectors of f32 by turns, as pairs: bf16 whose sum is exact. Each is the
+// nearest to what those before it leave. The last is all they leave: NaN of what is not finite.
+static void slice(Gen *g, Value x, Value y, Value *pairs)
+{
+	const int nearest = 1 << (HALF - 1);
+	Value rest[] = {splat(g, x), splat(g, y)}, bits[2];
+	for (int i = 0; i < SLICES; i++) {
+		for (int j = 0; j < 2; j++) {
+			Value own = i ? rest[j] : within_halves(g, rest[j]);
+			bits[j] = upper_halves(g, own, i < SLICES - 1 ? nearest : 0);
+			own = LLVMBuildBitCast(g->b, bits[j], LLVMTypeOf(own), "");
+			rest[j] = LLVMBuildFSub(g->b, rest[j], own, "");
+		}
+		Value lower = LLVMBuildLShr(g->b, bits[0], int_like(bits[0], HALF), "");
+		pairs[i] = LLVMBuildOr(g->b, lower, bits[1], "");
+	}
+}
+
+// Returns every other element of two vectors one after the other, from `first` on.
+static Value every_other(Gen *g, Value x, Value y, int first)
+{
+	Value order[64];
+	for (int i = 0; i < g->width; i++)
+		order[i] = LLVMConstInt(g->i32, (unsigned)(first + 2 * i), 0);
+	return LLVMBuildShuffleVector(g->b, splat(g, x), splat(g, y),
+	                              LLVMConstVector(order, (unsigned)g->width), "");
+}
+
 // Returns the elements of two vectors of bf16 one after the other, as pairs.
 static Value pairs_of(Gen *g, Value x, Value y)
 {
@@ -155,15 +205,17 @@ static Index first_term(Dot *d, Value step)
 	return add_index(g->vars, &none, &i, d->p.fold);
 }
 
-// Evaluates operand o at a step of k, with lanes along its other axis.
-static Value at_step(Dot *d, int o, Value step, const Index *lanes)
+// Evaluates operand o at a step of k, with lanes along its other axis: all slices of it.
+static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices)
 {
 	Gen *g = d->g;
 	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
 	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
 	Value x = operand_at(d, o, &k, lanes);
-	if (d->p.fold == 1)
-		return x;
+	if (d->p.fold == 1) {
+		*slices = x;
+		return;
+	}
 	k = shift_index(k, 1);
 	if (!complete)
 		k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
@@ -174,7 +226,10 @@ static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
 		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
-	return alternate(g, x, y);
+	if (d->p.slices > 1)
+		slice(g, x, y, slices);
+	else
+		*slices = alternate(g, x, y);
 }
 
 Index column_lanes(Dot *d, Value base)
@@ -184,11 +239,14 @@ Index column_lanes(Dot *d, Value base)
 
 Value b_at_step(Dot *d, Value step, const Index *lanes)
 {
-	return at_step(d, 1, step, lanes);
+	Value slices[SLICES];
+	at_step(d, 1, step, lanes, slices);
+	return *slices;
 }
 
-// Evaluates operand o with lanes along steps of k, from `step` on. whole: all of them exist.
-static Value along_steps(Dot *d, int o, Value step, const Index *other, bool whole)
+// Evaluates operand o with lanes along steps of k, from `step` on: all slices of it. whole: all of
+// the steps exist.
+static void along_steps(Dot *d, int o, Value step, const Index *other, bool whole, Value *slices)
 {
 	Gen *g = d->g;
 	Value half[2];
@@ -202,7 +260,20 @@ static Value along_steps(Dot *d, int o, Value step, const Index *other, bool who
 		if (d->p.k % d->p.fold && exist)
 			half[i] = choose(g, exist, half[i], LLVMConstNull(LLVMTypeOf(half[i])));
 	}
-	return d->p.fold > 1 ? pairs_of(g, half[0], half[1]) : half[0];
+	if (d->p.slices > 1)
+		slice(g, every_other(g, half[0], half[1], 0), every_other(g, half[0], half[1], 1),
+		      slices);
+	else
+		*slices = d->p.fold > 1 ? pairs_of(g, half[0], half[1]) : half[0];
+}
+
+// Stores lanes of all slices of operand o.
+static void keep_slices(Dot *d, int o, const Value *slices, Value i)
+{
+	int64_t apart = o ? d->p.b_slice : d->p.a_slice;
+	for (int n = 0; n < d->p.slices; n++)
+		keep(d, slices[n], o ? d->panel : d->strip,
+		     sum_of(d->g, i, number(d->g, n * apart)));
 }
 
 // Steps of k that are copied to a strip or panel before those of the next. Of each, these lines of
@@ -242,8 +313,9 @@ static void copy_panels(Dot *d, Value first, Value end)
 		Value next = panel_step(d, sum_of(g, steps.i, number(g, RUN)));
 		if (d->s->b_shared)
 			g->ops->prefetch(g, element(d, d->panel, sum_of(g, to, next)), F_write);
-		keep(d, at_step(d, 1, step, &lanes[u]), d->panel,
-		     sum_of(g, to, panel_step(d, steps.i)));
+		Value slices[SLICES];
+		at_step(d, 1, step, &lanes[u], slices);
+		keep_slices(d, 1, slices, sum_of(g, to, panel_step(d, steps.i)));
 		for (int i = 0; d->b_rows && i < d->p.fold; i++)
 			g->ops->prefetch(
 			    g, source_of(d, 1, later, i, sum_of(g, column, number(g, u * width))),
@@ -273,15 +345,21 @@ static void transpose_panels(Dot *d)
 		                                           : uniform_index(g, own, d->p.n, 1);
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Value step = sum_of(g, d->from, steps.i), v[64];
+	Value step = sum_of(g, d->from, steps.i), v[SLICES][64];
 	for (int j = 0; j < width; j++) {
-		v[j] = splat(g, along_steps(d, 1, step, &columns[j], true));
+		Value slices[SLICES];
+		along_steps(d, 1, step, &columns[j], true, slices);
+		for (int n = 0; n < d->p.slices; n++)
+			v[n][j] = splat(g, slices[n]);
 		prefetch_steps(d, 1, step, sum_of(g, column, number(g, width + j)));
 	}
-	transpose_vectors(g, v);
-	for (int l = 0; l < width; l++)
-		keep(d, v[l], d->panel,
-		     sum_of(g, to, panel_step(d, sum_of(g, steps.i, number(g, l)))));
+	for (int n = 0; n < d->p.slices; n++) {
+		Value own = sum_of(g, to, number(g, n * d->p.b_slice));
+		transpose_vectors(g, v[n]);
+		for (int l = 0; l < width; l++)
+			keep(d, v[n][l], d->panel,
+			     sum_of(g, own, panel_step(d, sum_of(g, steps.i, number(g, l)))));
+	}
 	loop_end(g, &steps);
 	loop_end(g, &panels);
 	if (d->p.steps % width || d->s->depth % width)
@@ -308,7 +386,9 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 			g->ops->prefetch(
 			    g, element(d, d->strip, sum_of(g, place, number(g, r + RUN * a_step))),
 			    F_write);
-		keep(d, at_step(d, 0, step, &lanes), d->strip, sum_of(g, place, number(g, r)));
+		Value slices[SLICES];
+		at_step(d, 0, step, &lanes, slices);
+		keep_slices(d, 0, slices, sum_of(g, place, number(g, r)));
 		if (d->a_rows)
 			g->ops->prefetch(g, in_place(d, 0, later, sum_of(g, row, number(g, r))),
 			                 F_read);
@@ -332,17 +412,24 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 	own = sum_of(g, own, times(g, steps.i, d->p.a_step));
 	for (int64_t r = 0; r < rows; r += width) {
 		int64_t count = MIN(width, rows - r);
-		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[64];
+		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[SLICES][64];
 		Value mask = count < width ? first_lanes(g, count) : NULL;
 		Index lanes = lane_index(g, row, d->p.m, 1, mask);
 		for (int l = 0; l < width; l++) {
 			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
 			step = least(g, step, number(g, d->p.steps - 1));
-			v[l] = splat(g, at_step(d, 0, step, &lanes));
+			Value slices[SLICES];
+			at_step(d, 0, step, &lanes, slices);
+			for (int n = 0; n < d->p.slices; n++)
+				v[n][l] = splat(g, slices[n]);
 		}
-		transpose_vectors(g, v);
-		for (int64_t j = 0; j < count; j++)
-			keep(d, v[j], d->strip, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
+		for (int n = 0; n < d->p.slices; n++) {
+			Value slice = sum_of(g, own, number(g, n * d->p.a_slice));
+			transpose_vectors(g, v[n]);
+			for (int64_t j = 0; j < count; j++)
+				keep(d, v[n][j], d->strip,
+				     sum_of(g, slice, number(g, (r + j) * d->tile.a_row)));
+		}
 	}
 	loop_end(g, &strips);
 	loop_end(g, &steps);
@@ -363,9 +450,10 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
 	Value step = sum_of(g, d->from, steps.i),
 	      later = sum_of(g, top, sum_of(g, rows.i, number(g, RUN)));
-	Value v = along_steps(d, 0, step, &row, false);
+	Value slices[SLICES];
+	along_steps(d, 0, step, &row, false, slices);
 	prefetch_steps(d, 0, step, later);
-	keep(d, v, d->strip, sum_of(g, to, times(g, steps.i, d->p.a_step)));
+	keep_slices(d, 0, slices, sum_of(g, to, times(g, steps.i, d->p.a_step)));
 	loop_end(g, &steps);
 	loop_end(g, &rows);
 	loop_end(g, &strips);

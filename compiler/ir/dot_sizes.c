@@ -168,6 +168,19 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 	return p;
 }
 
+// True if matrix registers multiply slices of f32: if packing these is worth it. Where products are
+// rounded, those that are not stay products of f32.
+static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, const Val *v,
+                      const DotSizes *p, const Machine *machine)
+{
+	enum { ROWS = 64, COLUMNS = 64, TERMS = 64 }; // at least
+	Patch patch;
+	bool f32 = val(g, v->in[0])->type == E_f32 && val(g, v->in[1])->type == E_f32;
+	return has_thread_matrix(machine) && !g->products && f32 && v->type == E_f32 &&
+	       p->m >= ROWS && p->n >= COLUMNS && p->k >= TERMS &&
+	       !find_patch(scratch, g, inside, v, p, &patch);
+}
+
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
                    const Machine *machine)
 {
@@ -187,7 +200,9 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	int64_t whole = windows && p.patch.step.at[0].extent % 2 ? p.patch.step.at[0].extent : 0;
 	int matrix = machine->pairs > 1 ? machine->pairs : 0;
 	bool fits = !matrix || (windows ? fits_matrix(&p.patch, rank, matrix) : p.k >= 2 * matrix);
-	p.fold = machine->pairs && narrow && whole <= machine->depth && fits ? 2 : 1;
+	p.slices = is_sliced(scratch, g, inside, v, &p, machine) ? SLICES : 1;
+	p.fold =
+	    (machine->pairs && narrow && whole <= machine->depth && fits) || p.slices > 1 ? 2 : 1;
 	p.matrix = p.fold > 1 ? matrix : 0;
 	p.line = p.k;
 	p.steps = ceil_div(p.k, p.fold);
@@ -212,6 +227,10 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	p.strip_size =
 	    p.a_step > 1 ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
 	p.panel_size = (s->depth + 1) * p.width;
+	p.a_slice = p.strip_size;
+	p.b_slice = p.panel_size;
+	p.strip_size *= p.slices;
+	p.panel_size *= p.slices;
 	bool summed = squares && p.squares.summed;
 	if (summed)
 		summed_sizes(&p, s);
@@ -249,7 +268,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
-	bool early = p.matrix && waiting == 1 && s->parts <= 1;
+	bool early = p.matrix && s->order == N_strips && waiting == 1 && s->parts <= 1;
 	p.held = early ? MIN(s->panels, p.across > 1 ? HELD : ROWS) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (s->parts > 1) // the launch after adds a strip up

@@ -341,6 +341,7 @@ typedef struct DotSizes {
 	int64_t batch, m, n, k;
 	int64_t bytes;               // of a sum, and of a step of a or b once they are packed
 	int fold;                    // elements of k that are a step of the tile: 1, or 2 of bf16
+	int slices;                  // values of bf16 that an element is the sum of: 3 of an f32
 	int matrix;                  // rows of the matrix registers that are used; 0: vectors
 	int64_t line;                // elements of k that steps do not go past; less than k if
 	                             // rows are windows
@@ -354,6 +355,7 @@ typedef struct DotSizes {
 	int64_t down, across;        // workers
 	int64_t strip_size, panel_size; // elements from strip to strip, from panel to panel
 	int64_t a_row, a_step;          // of a packed strip: from row to row, from step to step
+	int64_t a_slice, b_slice;       // elements from slice to slice of a strip, of a panel
 	struct Shared {
 		int64_t batches, pieces; // of its own; workers per block of k
 		int64_t size, offset;    // elements of a block of k; bytes before it
@@ -380,6 +382,7 @@ static inline int64_t strip_digits(const Sched *s, int i)
 {
 	return i == 0 ? s->run : i == 1 ? s->height / s->run : 1;
 }
+enum { SLICES = 3 };  // of an f32: its 24 bits, 8 each
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
 // True if matrix registers take the steps of a patch: as many as they hold follow each other in it.

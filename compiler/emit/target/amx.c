@@ -1,9 +1,11 @@
-// amx.c: emits the tile of a product of bf16 on the matrix registers of AMX.
+// amx.c: emits the tile of a product of bf16, or of slices of f32, on the matrix registers of AMX.
 // Two registers of a times two of b make four of sums, or one times four: each instruction adds
 // 16 x 16 sums of 16 pairs. Packed operands are sequences of what a register loads, 1 KiB each, so
 // that all loads of a tile go through memory in order. A worker configures the registers once,
-// because that takes as long as a third of a tile. "amx:host" is the same code for this machine
-// with calls of an emulator, amos_matrix_..., for its instructions.
+// because that takes as long as a third of a tile. An f32 is the sum of three bf16, its slices, of
+// whose nine products the six large ones are added up (Henry, Tang and Heinecke, arXiv 1904.06376).
+// "amx:host" is the same code for this machine with calls of an emulator, amos_matrix_..., for its
+// instructions.
 #include "../tile.h"
 #include "target.h"
 
@@ -131,26 +133,48 @@ static void clear(Gen *g, int to, Value at, int64_t bytes)
 	instruction(g, "llvm.x86.tilezero", "amos_matrix_clear", COUNT(in), in);
 }
 
-static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
+// The products of slices 0 to 2, large to small, in the order in which they are added up: small ones
+// first. Each needs one operand of that before it. The others are at most 2^-24 of a product in all.
+static const struct SlicePair {
+	int a, b;
+} slice_pairs[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+
+// Multiplies registers of a by those of b from v to end, after loading what differs from before.
+static void multiply(Gen *g, const Tile *t, const Steps *s, int v, int end,
+                     const struct SlicePair *pair, bool new_a, bool new_b)
 {
 	Rows part[REGISTERS];
 	int parts = rows_of(t, part);
 	int64_t element = t->dense ? t->bytes / 2 : t->bytes;
-	int held = registers_of_b(t, parts);
+	for (int u = v; u < end && new_b; u++)
+		load(g, OF_B + u - v, along(g, t, s->b, u * t->b_vector + pair->b * t->b_slice),
+		     t->b_step * t->bytes);
+	for (int i = 0; i < parts; i++) {
+		int a = register_of_a(i, parts);
+		if (new_a)
+			load(g, a, along_a(g, t, s->a, part[i].offset + pair->a * t->a_slice),
+			     t->a_row * element);
+		for (int u = v; u < end; u++) {
+			Value in[] = {matrix_number(g, SUMS + i * t->vectors + u),
+			              matrix_number(g, a), matrix_number(g, OF_B + u - v)};
+			instruction(g, "llvm.x86.tdpbf16ps", "amos_matrix_multiply", COUNT(in), in);
+		}
+	}
+}
+
+static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
+{
+	static const struct SlicePair whole = {0, 0};
+	Rows part[REGISTERS];
+	int held = registers_of_b(t, rows_of(t, part));
 	for (int v = 0; v < t->vectors; v += held) {
-		for (int u = v; u < MIN(t->vectors, v + held); u++)
-			load(g, OF_B + u - v, along(g, t, s->b, u * t->b_vector),
-			     t->b_step * t->bytes);
-		for (int i = 0; i < parts; i++) {
-			int a = register_of_a(i, parts);
-			if (v == 0)
-				load(g, a, along_a(g, t, s->a, part[i].offset), t->a_row * element);
-			for (int u = v; u < MIN(t->vectors, v + held); u++) {
-				Value in[] = {matrix_number(g, SUMS + i * t->vectors + u),
-				              matrix_number(g, a), matrix_number(g, OF_B + u - v)};
-				instruction(g, "llvm.x86.tdpbf16ps", "amos_matrix_multiply",
-				            COUNT(in), in);
-			}
+		int end = MIN(t->vectors, v + held);
+		if (t->slices == 1)
+			multiply(g, t, s, v, end, &whole, v == 0, true);
+		for (int i = 0; i < COUNT(slice_pairs) && t->slices > 1; i++) {
+			const struct SlicePair *own = &slice_pairs[i], *last = own - 1;
+			multiply(g, t, s, v, end, own, !i || own->a != last->a,
+			         !i || own->b != last->b);
 		}
 	}
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
