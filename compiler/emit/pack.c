@@ -205,17 +205,15 @@ static Index first_term(Dot *d, Value step)
 	return add_index(g->vars, &none, &i, d->p.fold);
 }
 
-// Evaluates operand o at a step of k, with lanes along its other axis: all slices of it.
-static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices)
+// Evaluates operand o at the elements of k of a step, with lanes along its other axis.
+static void terms_at_step(Dot *d, int o, Value step, const Index *lanes, Value *terms)
 {
 	Gen *g = d->g;
 	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
 	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
-	Value x = operand_at(d, o, &k, lanes);
-	if (d->p.fold == 1) {
-		*slices = x;
+	terms[0] = operand_at(d, o, &k, lanes);
+	if (d->p.fold == 1)
 		return;
-	}
 	k = shift_index(k, 1);
 	if (!complete)
 		k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
@@ -226,10 +224,18 @@ static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices
 		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
 		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
+	terms[1] = y;
+}
+
+// As terms_at_step: all slices.
+static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices)
+{
+	Value terms[2] = {0};
+	terms_at_step(d, o, step, lanes, terms);
 	if (d->p.slices > 1)
-		slice(g, x, y, slices);
+		slice(d->g, terms[0], terms[1], slices);
 	else
-		*slices = alternate(g, x, y);
+		*slices = d->p.fold > 1 ? alternate(d->g, terms[0], terms[1]) : terms[0];
 }
 
 Index column_lanes(Dot *d, Value base)
@@ -244,12 +250,11 @@ Value b_at_step(Dot *d, Value step, const Index *lanes)
 	return *slices;
 }
 
-// Evaluates operand o with lanes along steps of k, from `step` on: all slices of it. whole: all of
-// the steps exist.
-static void along_steps(Dot *d, int o, Value step, const Index *other, bool whole, Value *slices)
+// Evaluates operand o with lanes along k, from `step` on: as many vectors as a step has elements.
+// whole: all of the steps exist.
+static void along_terms(Dot *d, int o, Value step, const Index *other, bool whole, Value *half)
 {
 	Gen *g = d->g;
-	Value half[2];
 	for (int i = 0; i < d->p.fold; i++) {
 		Value from = sum_of(g, times(g, step, d->p.fold), number(g, i * g->width));
 		Index k = whole && d->p.k % d->p.fold == 0
@@ -260,6 +265,14 @@ static void along_steps(Dot *d, int o, Value step, const Index *other, bool whol
 		if (d->p.k % d->p.fold && exist)
 			half[i] = choose(g, exist, half[i], LLVMConstNull(LLVMTypeOf(half[i])));
 	}
+}
+
+// As along_terms, with lanes along steps: all slices.
+static void along_steps(Dot *d, int o, Value step, const Index *other, bool whole, Value *slices)
+{
+	Gen *g = d->g;
+	Value half[2];
+	along_terms(d, o, step, other, whole, half);
 	if (d->p.slices > 1)
 		slice(g, every_other(g, half[0], half[1], 0), every_other(g, half[0], half[1], 1),
 		      slices);
@@ -330,7 +343,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
-	int width = g->width;
+	int width = g->width, turned = d->p.slices > 1 ? d->p.fold : 1;
 	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
 	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->p.width / width), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
@@ -345,20 +358,27 @@ static void transpose_panels(Dot *d)
 		                                           : uniform_index(g, own, d->p.n, 1);
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Value step = sum_of(g, d->from, steps.i), v[SLICES][64];
+	Value step = sum_of(g, d->from, steps.i), v[2][64], own[SLICES];
 	for (int j = 0; j < width; j++) {
-		Value slices[SLICES];
-		along_steps(d, 1, step, &columns[j], true, slices);
-		for (int n = 0; n < d->p.slices; n++)
-			v[n][j] = splat(g, slices[n]);
+		if (d->p.slices > 1)
+			along_terms(d, 1, step, &columns[j], true, own);
+		else
+			along_steps(d, 1, step, &columns[j], true, own);
+		for (int i = 0; i < turned; i++)
+			v[i][j] = splat(g, own[i]);
 		prefetch_steps(d, 1, step, sum_of(g, column, number(g, width + j)));
 	}
-	for (int n = 0; n < d->p.slices; n++) {
-		Value own = sum_of(g, to, number(g, n * d->p.b_slice));
-		transpose_vectors(g, v[n]);
-		for (int l = 0; l < width; l++)
-			keep(d, v[n][l], d->panel,
-			     sum_of(g, own, panel_step(d, sum_of(g, steps.i, number(g, l)))));
+	for (int i = 0; i < turned; i++)
+		transpose_vectors(g, v[i]);
+	for (int l = 0; l < width; l++) {
+		int first = turned * l; // of the elements of the step
+		Value *terms = &v[first / width][first % width];
+		if (d->p.slices > 1)
+			slice(g, terms[0], terms[1], own);
+		else
+			own[0] = terms[0];
+		keep_slices(d, 1, own,
+		            sum_of(g, to, panel_step(d, sum_of(g, steps.i, number(g, l)))));
 	}
 	loop_end(g, &steps);
 	loop_end(g, &panels);
@@ -404,7 +424,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
-	int width = g->width;
+	int width = g->width, turned = d->p.slices > 1 ? d->p.fold : 1;
 	int64_t rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, width);
 	Loop strips = loop_begin(g, first, end, 1);
@@ -412,23 +432,27 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 	own = sum_of(g, own, times(g, steps.i, d->p.a_step));
 	for (int64_t r = 0; r < rows; r += width) {
 		int64_t count = MIN(width, rows - r);
-		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[SLICES][64];
+		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[2][64], all[SLICES];
 		Value mask = count < width ? first_lanes(g, count) : NULL;
 		Index lanes = lane_index(g, row, d->p.m, 1, mask);
 		for (int l = 0; l < width; l++) {
 			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
 			step = least(g, step, number(g, d->p.steps - 1));
-			Value slices[SLICES];
-			at_step(d, 0, step, &lanes, slices);
-			for (int n = 0; n < d->p.slices; n++)
-				v[n][l] = splat(g, slices[n]);
+			if (d->p.slices > 1)
+				terms_at_step(d, 0, step, &lanes, all);
+			else
+				at_step(d, 0, step, &lanes, all);
+			for (int i = 0; i < turned; i++)
+				v[i][l] = splat(g, all[i]);
 		}
-		for (int n = 0; n < d->p.slices; n++) {
-			Value slice = sum_of(g, own, number(g, n * d->p.a_slice));
-			transpose_vectors(g, v[n]);
-			for (int64_t j = 0; j < count; j++)
-				keep(d, v[n][j], d->strip,
-				     sum_of(g, slice, number(g, (r + j) * d->tile.a_row)));
+		for (int i = 0; i < turned; i++)
+			transpose_vectors(g, v[i]);
+		for (int64_t j = 0; j < count; j++) {
+			if (d->p.slices > 1)
+				slice(g, v[0][j], v[1][j], all);
+			else
+				all[0] = v[0][j];
+			keep_slices(d, 0, all, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
 		}
 	}
 	loop_end(g, &strips);
