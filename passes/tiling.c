@@ -6,8 +6,9 @@
 #include <math.h>
 
 enum {
-	AHEAD = 8,    // steps of k that b in place is prefetched ahead
-	SLICED = 128, // steps of k of a block of slices
+	AHEAD = 8,   // steps of k that b in place is prefetched ahead
+	SLICED = 64, // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
+	             // where there are matrix registers
 };
 
 typedef struct Tiling {
@@ -45,8 +46,9 @@ static void choose_tile(Tiling *d)
 	if (d->p.matrix) {
 		high = MIN(2, ceil_div(d->p.m, d->p.matrix)) * d->p.matrix;
 		wide = MIN(vectors, wide);
-		// A strip and a panel fit in L1, or are twice as long if no sum waits then. Slices
-		// come from L2: 256 steps run at 5/6 of the rate of 128, 512 at 1/2.
+		// A strip and a panel fit in L1, or are twice as long if no sum waits then. Those
+		// of slices fit, since most of the time goes to loads: twice as long ones take 5/4
+		// of the time.
 		longest = d->p.slices > 1 ? SLICED : machine->l1 / (2 * high * d->p.bytes);
 		if (d->p.slices == 1 && d->p.steps <= 2 * longest)
 			longest = d->p.steps;
