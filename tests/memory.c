@@ -22,7 +22,7 @@ static Ref slot(Graph *g, const char *name, SlotKind kind, int64_t rows, int64_t
 
 static Plan *placed(Arena *arena, const Graph *g)
 {
-	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", &machines[0]);
+	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", machine_named("x86-64-v4"));
 	schedule_pass(arena, p);
 	tile_pass(arena, p, 0);
 	memory_pass(arena, p);
@@ -198,7 +198,7 @@ static Graph *there_and_back(Arena *arena, int layers)
 
 static Plan *scheduled(Arena *arena, const Graph *g)
 {
-	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", &machines[0]);
+	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", machine_named("x86-64-v4"));
 	schedule_pass(arena, p);
 	tile_pass(arena, p, 0);
 	return p;

@@ -242,6 +242,7 @@ static Tile tile_of(const Attend *a)
 	              .pairs = a->p.matrix,
 	              .dense = a->p.matrix,
 	              .matrix = a->p.matrix,
+	              .slices = 1,
 	              .loops = 1};
 }
 

@@ -350,6 +350,13 @@ Value math_rint(Gen *, Value), math_floor(Gen *, Value), math_ceil(Gen *, Value)
 // payne_hanek.c: returns x - *turns pi/2: `rest`, or for large x the exact value, *turns modulo 4.
 Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 
+// ---- pairs of bf16: pairs.c -----------------------------------------------------------
+
+// Return pairs of 16-bit elements: of each lane of two vectors; of all of x and then all of y.
+Value pairs_by_turns(Gen *, Value x, Value y), pairs_in_order(Gen *, Value x, Value y);
+// Sets the slices of f32: SLICES vectors of bf16, as 16-bit integers, whose sum is exact.
+void slice(Gen *, Value, Value *slices);
+
 // ---- memory: lanes.c ------------------------------------------------------------------
 
 // Stores at a level that wait for the loads of all steps which are written side by side.

@@ -118,84 +118,6 @@ static void prefetch_steps(Dot *d, int o, Value step, Value other)
 	}
 }
 
-// Returns a vector of 16-bit elements as the lower halves of 32 bits.
-static Value lower_halves(Gen *g, Value x)
-{
-	unsigned n = (unsigned)g->width;
-	x = LLVMBuildBitCast(g->b, splat(g, x), LLVMVectorType(g->i16, n), "");
-	return LLVMBuildZExt(g->b, x, LLVMVectorType(g->i32, n), "");
-}
-
-// Returns the elements of two vectors of bf16 by turns, as pairs.
-static Value alternate(Gen *g, Value x, Value y)
-{
-	Value half = splat(g, LLVMConstInt(g->i32, 16, 0));
-	y = LLVMBuildShl(g->b, lower_halves(g, y), half, "");
-	return LLVMBuildOr(g->b, lower_halves(g, x), y, "");
-}
-
-enum { HALF = 16 }; // bits of a bf16, the upper ones of an f32
-
-// Returns the bits of each f32 but for the lower half, of those this much larger.
-static Value upper_halves(Gen *g, Value x, int more)
-{
-	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
-	bits = LLVMBuildAdd(g->b, bits, int_like(bits, more), "");
-	return LLVMBuildAnd(g->b, bits, int_like(bits, -(1 << HALF)), "");
-}
-
-// Returns the elements, those beyond the largest bf16 as that, NaN too.
-static Value within_halves(Gen *g, Value x)
-{
-	const double largest = 0x1.FEp127;
-	for (int sign = -1; sign <= 1; sign += 2) {
-		Value limit = splat(g, LLVMConstReal(g->f32, sign * largest));
-		LLVMRealPredicate inside = sign < 0 ? LLVMRealOGT : LLVMRealOLT;
-		x = LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, inside, x, limit, ""), x, limit, "");
-	}
-	return x;
-}
-
-// Sets the slices of two vectors of f32 by turns, as pairs: bf16 whose sum is exact. Each is the
-// nearest to what those before it leave. The last is all they leave: NaN of what is not finite.
-static void slice(Gen *g, Value x, Value y, Value *pairs)
-{
-	const int nearest = 1 << (HALF - 1);
-	Value rest[] = {splat(g, x), splat(g, y)}, bits[2];
-	for (int i = 0; i < SLICES; i++) {
-		for (int j = 0; j < 2; j++) {
-			Value own = i ? rest[j] : within_halves(g, rest[j]);
-			bits[j] = upper_halves(g, own, i < SLICES - 1 ? nearest : 0);
-			own = LLVMBuildBitCast(g->b, bits[j], LLVMTypeOf(own), "");
-			rest[j] = LLVMBuildFSub(g->b, rest[j], own, "");
-		}
-		Value lower = LLVMBuildLShr(g->b, bits[0], int_like(bits[0], HALF), "");
-		pairs[i] = LLVMBuildOr(g->b, lower, bits[1], "");
-	}
-}
-
-// Returns every other element of two vectors one after the other, from `first` on.
-static Value every_other(Gen *g, Value x, Value y, int first)
-{
-	Value order[64];
-	for (int i = 0; i < g->width; i++)
-		order[i] = LLVMConstInt(g->i32, (unsigned)(first + 2 * i), 0);
-	return LLVMBuildShuffleVector(g->b, splat(g, x), splat(g, y),
-	                              LLVMConstVector(order, (unsigned)g->width), "");
-}
-
-// Returns the elements of two vectors of bf16 one after the other, as pairs.
-static Value pairs_of(Gen *g, Value x, Value y)
-{
-	Value order[2 * 64];
-	int n = g->width;
-	for (int i = 0; i < 2 * n; i++)
-		order[i] = LLVMConstInt(g->i32, (unsigned)i, 0);
-	x = LLVMBuildShuffleVector(g->b, splat(g, x), splat(g, y),
-	                           LLVMConstVector(order, (unsigned)(2 * n)), "");
-	return LLVMBuildBitCast(g->b, x, LLVMVectorType(g->i32, (unsigned)n), "");
-}
-
 // Returns the first element of a step, all of which are complete, as a multiple of the step: what
 // others of the step divide it by need not be divided again.
 static Index first_term(Dot *d, Value step)
@@ -205,13 +127,25 @@ static Index first_term(Dot *d, Value step)
 	return add_index(g->vars, &none, &i, d->p.fold);
 }
 
-// Evaluates operand o at the elements of k of a step, with lanes along its other axis.
-static void terms_at_step(Dot *d, int o, Value step, const Index *lanes, Value *terms)
+// Sets what is packed of two vectors of elements of k that are steps together: pairs of bf16, or of
+// each slice of f32.
+static void pair_up(Dot *d, Value (*pairs_of)(Gen *, Value, Value), Value x, Value y, Value *pairs)
+{
+	Value own[2][SLICES] = {{x}, {y}};
+	for (int i = 0; i < 2 && d->p.slices > 1; i++)
+		slice(d->g, own[i][0], own[i]);
+	for (int n = 0; n < d->p.slices; n++)
+		pairs[n] = pairs_of(d->g, own[0][n], own[1][n]);
+}
+
+// Evaluates operand o at a step of k, with lanes along its other axis: pairs of bf16, or, one after
+// the other, both elements of f32, which are fewer vectors to transpose than their slices.
+static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *parts)
 {
 	Gen *g = d->g;
 	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
 	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
-	terms[0] = operand_at(d, o, &k, lanes);
+	parts[0] = operand_at(d, o, &k, lanes);
 	if (d->p.fold == 1)
 		return;
 	k = shift_index(k, 1);
@@ -224,18 +158,26 @@ static void terms_at_step(Dot *d, int o, Value step, const Index *lanes, Value *
 		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
 		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
-	terms[1] = y;
+	if (d->p.slices > 1)
+		parts[1] = y;
+	else
+		parts[0] = pairs_by_turns(g, parts[0], y);
 }
 
-// As terms_at_step: all slices.
+// Sets what is packed of the parts of a step.
+static void finish_parts(Dot *d, const Value *parts, Value *slices)
+{
+	if (d->p.slices > 1)
+		pair_up(d, pairs_by_turns, parts[0], parts[1], slices);
+	else
+		slices[0] = parts[0];
+}
+
 static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices)
 {
-	Value terms[2] = {0};
-	terms_at_step(d, o, step, lanes, terms);
-	if (d->p.slices > 1)
-		slice(d->g, terms[0], terms[1], slices);
-	else
-		*slices = d->p.fold > 1 ? alternate(d->g, terms[0], terms[1]) : terms[0];
+	Value parts[2] = {0};
+	parts_at_step(d, o, step, lanes, parts);
+	finish_parts(d, parts, slices);
 }
 
 Index column_lanes(Dot *d, Value base)
@@ -250,9 +192,9 @@ Value b_at_step(Dot *d, Value step, const Index *lanes)
 	return *slices;
 }
 
-// Evaluates operand o with lanes along k, from `step` on: as many vectors as a step has elements.
-// whole: all of the steps exist.
-static void along_terms(Dot *d, int o, Value step, const Index *other, bool whole, Value *half)
+// As parts_at_step, with lanes along steps, from `step` on; elements of f32, of which there are
+// more than lanes, follow each other in both. whole: all of the steps exist.
+static void parts_along(Dot *d, int o, Value step, const Index *other, bool whole, Value *parts)
 {
 	Gen *g = d->g;
 	for (int i = 0; i < d->p.fold; i++) {
@@ -260,24 +202,23 @@ static void along_terms(Dot *d, int o, Value step, const Index *other, bool whol
 		Index k = whole && d->p.k % d->p.fold == 0
 		              ? lane_index(g, from, d->p.k, g->width, NULL)
 		              : lanes_within(g, from, d->p.k);
-		half[i] = operand_at(d, o, &k, other);
+		parts[i] = operand_at(d, o, &k, other);
 		Value exist = index_value(g, &k).mask;
 		if (d->p.k % d->p.fold && exist)
-			half[i] = choose(g, exist, half[i], LLVMConstNull(LLVMTypeOf(half[i])));
+			parts[i] = choose(g, exist, parts[i], LLVMConstNull(LLVMTypeOf(parts[i])));
 	}
+	if (d->p.fold > 1 && d->p.slices == 1)
+		parts[0] = pairs_in_order(g, parts[0], parts[1]);
 }
 
-// As along_terms, with lanes along steps: all slices.
 static void along_steps(Dot *d, int o, Value step, const Index *other, bool whole, Value *slices)
 {
-	Gen *g = d->g;
-	Value half[2];
-	along_terms(d, o, step, other, whole, half);
+	Value parts[2] = {0};
+	parts_along(d, o, step, other, whole, parts);
 	if (d->p.slices > 1)
-		slice(g, every_other(g, half[0], half[1], 0), every_other(g, half[0], half[1], 1),
-		      slices);
+		pair_up(d, pairs_in_order, parts[0], parts[1], slices);
 	else
-		*slices = d->p.fold > 1 ? pairs_of(g, half[0], half[1]) : half[0];
+		slices[0] = parts[0];
 }
 
 // Stores lanes of all slices of operand o.
@@ -343,7 +284,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
-	int width = g->width, turned = d->p.slices > 1 ? d->p.fold : 1;
+	int width = g->width, parts = d->p.slices > 1 ? d->p.fold : 1;
 	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
 	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->p.width / width), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
@@ -360,23 +301,16 @@ static void transpose_panels(Dot *d)
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
 	Value step = sum_of(g, d->from, steps.i), v[2][64], own[SLICES];
 	for (int j = 0; j < width; j++) {
-		if (d->p.slices > 1)
-			along_terms(d, 1, step, &columns[j], true, own);
-		else
-			along_steps(d, 1, step, &columns[j], true, own);
-		for (int i = 0; i < turned; i++)
+		parts_along(d, 1, step, &columns[j], true, own);
+		for (int i = 0; i < parts; i++)
 			v[i][j] = splat(g, own[i]);
 		prefetch_steps(d, 1, step, sum_of(g, column, number(g, width + j)));
 	}
-	for (int i = 0; i < turned; i++)
+	for (int i = 0; i < parts; i++)
 		transpose_vectors(g, v[i]);
 	for (int l = 0; l < width; l++) {
-		int first = turned * l; // of the elements of the step
-		Value *terms = &v[first / width][first % width];
-		if (d->p.slices > 1)
-			slice(g, terms[0], terms[1], own);
-		else
-			own[0] = terms[0];
+		int first = parts * l; // of the step
+		finish_parts(d, &v[first / width][first % width], own);
 		keep_slices(d, 1, own,
 		            sum_of(g, to, panel_step(d, sum_of(g, steps.i, number(g, l)))));
 	}
@@ -424,7 +358,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
-	int width = g->width, turned = d->p.slices > 1 ? d->p.fold : 1;
+	int width = g->width, parts = d->p.slices > 1 ? d->p.fold : 1;
 	int64_t rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, width);
 	Loop strips = loop_begin(g, first, end, 1);
@@ -438,20 +372,14 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 		for (int l = 0; l < width; l++) {
 			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
 			step = least(g, step, number(g, d->p.steps - 1));
-			if (d->p.slices > 1)
-				terms_at_step(d, 0, step, &lanes, all);
-			else
-				at_step(d, 0, step, &lanes, all);
-			for (int i = 0; i < turned; i++)
+			parts_at_step(d, 0, step, &lanes, all);
+			for (int i = 0; i < parts; i++)
 				v[i][l] = splat(g, all[i]);
 		}
-		for (int i = 0; i < turned; i++)
+		for (int i = 0; i < parts; i++)
 			transpose_vectors(g, v[i]);
 		for (int64_t j = 0; j < count; j++) {
-			if (d->p.slices > 1)
-				slice(g, v[0][j], v[1][j], all);
-			else
-				all[0] = v[0][j];
+			finish_parts(d, (Value[]){v[0][j], v[1][j]}, all);
 			keep_slices(d, 0, all, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
 		}
 	}
@@ -514,7 +442,7 @@ static void pack_line(Gen *g, int n, const Index *unit, void *context)
 		} else if (!d->p.dense) {
 			for (int a = 0; a < val(g->graph, r->from)->shape.rank; a++)
 				next[a] = shift_index(idx[a], d->p.patch.fold.move[a]);
-			x = alternate(g, x, at_or_fill(g, r->from, next, r->fill));
+			x = pairs_by_turns(g, x, at_or_fill(g, r->from, next, r->fill));
 		}
 		Value to = a_element(d, d->strip, place);
 		unsigned align = (unsigned)(d->tile.bytes / (d->p.dense ? d->p.fold : 1));
