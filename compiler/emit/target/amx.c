@@ -133,8 +133,9 @@ static void clear(Gen *g, int to, Value at, int64_t bytes)
 	instruction(g, "llvm.x86.tilezero", "amos_matrix_clear", COUNT(in), in);
 }
 
-// The products of slices 0 to 2, large to small, in the order in which they are added up: small ones
-// first. Each needs one operand of that before it. The others are at most 2^-24 of a product in all.
+// The products of slices 0 to 2, large to small, in the order in which they are added up: small
+// ones first. Each needs one operand of that before it. The others are at most 2^-24 of a product
+// in all.
 static const struct SlicePair {
 	int a, b;
 } slice_pairs[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
