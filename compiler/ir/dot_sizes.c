@@ -271,6 +271,8 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	bool early = p.matrix && s->order == N_strips && waiting == 1 && s->parts <= 1;
 	p.held = early ? MIN(s->panels, p.across > 1 ? HELD : ROWS) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
+	if (p.matrix && s->parts <= 1 && !squares) // a tile's rows in different sets of L1
+		p.sum_row += 2 * machine->lanes;
 	if (s->parts > 1) // the launch after adds a strip up
 		rows = p.sum_rows;
 	p.sums = full_lines(rows * p.sum_row * p.bytes);
