@@ -411,10 +411,11 @@ static double passes(const Tiling *d, int o, int64_t times, Packing way)
 // the sums stay in L2, and the parts are long enough that adding them up costs little.
 static void choose_parts(Tiling *d, int64_t wanted)
 {
-	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part
+	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part, or terms of slices
 	Sched *s = d->t->sched;
 	int64_t size = d->p.m * d->p.n * d->p.bytes;
-	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.steps / LONG));
+	int64_t steps = d->p.slices > 1 ? d->p.k : d->p.steps;
+	int64_t parts = MIN(wanted, MIN(d->p.blocks, steps / LONG));
 	s->parts = 0;
 	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)
 		return;

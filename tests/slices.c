@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ROWS = 70, TERMS = 131, COLUMNS = 131 };
+enum { ROWS = 70, TERMS = 197, COLUMNS = 197 };
 
 static int failures;
 
@@ -17,15 +17,15 @@ static const struct Layout {
 	bool turned[2]; // a, b
 } layouts[] = {
     {"nn",
-     "graph nn\nslot a : input f32[70,131]\nslot b : input f32[131,131]\n"
+     "graph nn\nslot a : input f32[70,197]\nslot b : input f32[197,197]\n"
      "out y = dot(a, b)\n",
      {false, false}},
     {"nt",
-     "graph nt\nslot a : input f32[70,131]\nslot b : input f32[131,131]\n"
+     "graph nt\nslot a : input f32[70,197]\nslot b : input f32[197,197]\n"
      "out y = dot(a, permute(b; [1,0]))\n",
      {false, true}},
     {"tn",
-     "graph tn\nslot a : input f32[131,70]\nslot b : input f32[131,131]\n"
+     "graph tn\nslot a : input f32[197,70]\nslot b : input f32[197,197]\n"
      "out y = dot(permute(a; [1,0]), b)\n",
      {true, false}},
 };

@@ -173,11 +173,11 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, const Val *v,
                       const DotSizes *p, const Machine *machine)
 {
-	enum { ROWS = 64, COLUMNS = 64, TERMS = 64 }; // at least
+	enum { ROWS = 64, EACH = 96 }; // at least: of a, products for each element of it and of c
 	Patch patch;
 	bool f32 = val(g, v->in[0])->type == E_f32 && val(g, v->in[1])->type == E_f32;
 	return has_thread_matrix(machine) && !g->products && f32 && v->type == E_f32 &&
-	       p->m >= ROWS && p->n >= COLUMNS && p->k >= TERMS &&
+	       p->m >= ROWS && p->n * p->k >= EACH * (p->n + p->k) &&
 	       !find_patch(scratch, g, inside, v, p, &patch);
 }
 
