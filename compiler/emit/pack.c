@@ -155,26 +155,31 @@ static Index first_term(Dot *d, Value step)
 	return add_index(g->vars, &none, &i, d->p.fold);
 }
 
-// Evaluates operand o at a step of k, with lanes along its other axis.
+// Evaluates operand o at a complete step of k that begins at a term, with lanes along its other
+// axis.
+static Value at_term(Dot *d, int o, const Index *k, const Index *lanes)
+{
+	Index next = shift_index(*k, 1);
+	Value x = operand_at(d, o, k, lanes);
+	return d->p.fold > 1 ? alternate(d->g, x, operand_at(d, o, &next, lanes)) : x;
+}
+
+// The same at any step.
 static Value at_step(Dot *d, int o, Value step, const Index *lanes)
 {
 	Gen *g = d->g;
-	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
-	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
-	Value x = operand_at(d, o, &k, lanes);
-	if (d->p.fold == 1)
-		return x;
-	k = shift_index(k, 1);
-	if (!complete)
-		k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
-	Value y = operand_at(d, o, &k, lanes);
-	if (!complete) {
-		Value steps = number(g, ceil_div(d->p.line, d->p.fold));
-		Value of_line = LLVMBuildURem(g->b, sum_of(g, step, number(g, 1)), steps, "");
-		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
-		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
+	if (d->p.line % d->p.fold == 0) {
+		Index k = first_term(d, step);
+		return at_term(d, o, &k, lanes);
 	}
-	return alternate(g, x, y);
+	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
+	Value x = operand_at(d, o, &k, lanes);
+	k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
+	Value y = operand_at(d, o, &k, lanes);
+	Value steps = number(g, ceil_div(d->p.line, d->p.fold));
+	Value of_line = LLVMBuildURem(g->b, sum_of(g, step, number(g, 1)), steps, "");
+	Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
+	return alternate(g, x, choose(g, some, y, LLVMConstNull(LLVMTypeOf(y))));
 }
 
 Index column_lanes(Dot *d, Value base)
@@ -318,6 +323,27 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &runs);
 }
 
+// Sets v to operand a at as many steps as a vector has lanes, `step` and those after it.
+static void at_steps(Dot *d, Value step, const Index *lanes, Value *v)
+{
+	Gen *g = d->g;
+	int width = g->width;
+	int64_t depth = d->p.blocks > 1 ? d->s->depth : 0;
+	bool whole = d->p.line % d->p.fold == 0 && d->p.steps % width == 0 && depth % width == 0 &&
+	             d->p.chunk % width == 0;
+	Index all = uniform_index(g, step, d->p.steps, width), none = constant_index(0);
+	Index first = add_index(g->vars, &none, &all, d->p.fold);
+	for (int l = 0; l < width; l++) {
+		if (whole) {
+			Index k = shift_index(first, l * d->p.fold);
+			v[l] = splat(g, at_term(d, 0, &k, lanes));
+			continue;
+		}
+		Value own = least(g, sum_of(g, step, number(g, l)), number(g, d->p.steps - 1));
+		v[l] = splat(g, at_step(d, 0, own, lanes));
+	}
+}
+
 // Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
 // of a strip are transposed in registers. `from` is a multiple of their length; steps from `to` on
 // that are packed as well, copies of the last, are not used.
@@ -335,11 +361,7 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[64];
 		Value mask = count < width ? first_lanes(g, count) : NULL;
 		Index lanes = lane_index(g, row, d->p.m, 1, mask);
-		for (int l = 0; l < width; l++) {
-			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
-			step = least(g, step, number(g, d->p.steps - 1));
-			v[l] = splat(g, at_step(d, 0, step, &lanes));
-		}
+		at_steps(d, sum_of(g, d->from, steps.i), &lanes, v);
 		transpose_vectors(g, v);
 		for (int64_t j = 0; j < count; j++)
 			keep(d, v[j], d->strip, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
