@@ -6,7 +6,7 @@
 
 Value local_element(const Attend *a, Value memory, Value i)
 {
-	return LLVMBuildGEP2(a->g->b, a->elem, memory, &i, 1, "");
+	return place_beside(a->g, a->elem, memory, i);
 }
 
 LLVMTypeRef attend_vector(const Attend *a)

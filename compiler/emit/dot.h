@@ -105,14 +105,14 @@ void sum_squares(Dot *, Value again, Value done);
 
 static inline Value element(Dot *d, Value memory, Value i)
 {
-	return LLVMBuildGEP2(d->g->b, elem_type(d->g, d->tile.type), memory, &i, 1, "");
+	return place_beside(d->g, elem_type(d->g, d->tile.type), memory, i);
 }
 
 // Returns the address of an element of a as the tile counts them.
 static inline Value a_element(Dot *d, Value memory, Value i)
 {
-	return LLVMBuildGEP2(d->g->b, d->p.dense ? d->g->i16 : elem_type(d->g, d->tile.type),
-	                     memory, &i, 1, "");
+	return place_beside(d->g, d->p.dense ? d->g->i16 : elem_type(d->g, d->tile.type), memory,
+	                    i);
 }
 
 #endif

@@ -370,6 +370,8 @@ typedef struct Late {
 	VEC(LateStore) stores;
 } Late;
 
+// As place_in; elements side by side, of equal i but for a constant, share the rest of the address.
+Value place_beside(Gen *, LLVMTypeRef, Value memory, Value i);
 // An element, or elements along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);

@@ -2,9 +2,8 @@
 // Invariant: lanes that do not exist touch no memory.
 #include "gen.h"
 
-// A constant that is added to i is added to the address: instructions have room for it, and
-// elements side by side share the rest.
-static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
+// A constant that is added to i is added to the address: instructions have room for it.
+Value place_beside(Gen *g, LLVMTypeRef type, Value memory, Value i)
 {
 	bool sum = LLVMIsAInstruction(i) && LLVMGetInstructionOpcode(i) == LLVMAdd;
 	Value by = sum ? LLVMGetOperand(i, 1) : NULL;
@@ -25,19 +24,19 @@ static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *
 {
 	*mask = differs(x) ? x->mask : NULL;
 	if (!differs(x) || (x->step == 1 && !x->vector))
-		return element(g, type, memory, x->base);
+		return place_beside(g, type, memory, x->base);
 	if (!x->mask)
 		*mask = LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->width));
 	LLVMTypeRef narrow = LLVMVectorType(g->i32, (unsigned)g->width);
 	bool fits = x->most > 0 && x->most < INT32_MAX / 2;
-	Value start = element(g, type, memory, x->base), by = x->vector;
+	Value start = place_beside(g, type, memory, x->base), by = x->vector;
 	if (by && fits)
 		by = LLVMBuildTrunc(g->b, by, narrow, "");
 	if (x->step) {
 		Value steps = lane_numbers(fits ? g->i32 : g->i64, g->width, 0, x->step);
 		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
 	}
-	return element(g, type, start, by);
+	return place_beside(g, type, start, by);
 }
 
 void prefetch_line(Gen *g, Value from, Prefetch how)

@@ -138,30 +138,48 @@ static void pair_up(Dot *d, Value (*pairs_of)(Gen *, Value, Value), Value x, Val
 		pairs[n] = pairs_of(d->g, own[0][n], own[1][n]);
 }
 
-// Evaluates operand o at a step of k, with lanes along its other axis: pairs of bf16, or, one after
-// the other, both elements of f32, which are fewer vectors to transpose than their slices.
+// Sets the parts of a step of two elements: a pair of bf16, or both elements of f32, which are
+// fewer vectors to transpose than their slices.
+static void join(Dot *d, Value x, Value y, Value *parts)
+{
+	if (d->p.slices > 1)
+		parts[0] = x, parts[1] = y;
+	else
+		parts[0] = pairs_by_turns(d->g, x, y);
+}
+
+// Evaluates the parts of operand o at a complete step of k that begins at a term, with lanes along
+// its other axis.
+static void parts_at_term(Dot *d, int o, const Index *k, const Index *lanes, Value *parts)
+{
+	Index next = shift_index(*k, 1);
+	parts[0] = operand_at(d, o, k, lanes);
+	if (d->p.fold > 1)
+		join(d, parts[0], operand_at(d, o, &next, lanes), parts);
+}
+
+// The same at any step.
 static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *parts)
 {
 	Gen *g = d->g;
-	bool complete = d->p.line % d->p.fold == 0, pairs = d->p.fold > 1 && complete;
-	Index k = pairs ? first_term(d, step) : uniform_index(g, term(d, step, 0), d->p.k, 1);
-	parts[0] = operand_at(d, o, &k, lanes);
-	if (d->p.fold == 1)
+	if (d->p.line % d->p.fold == 0) {
+		Index k = first_term(d, step);
+		parts_at_term(d, o, &k, lanes, parts);
 		return;
-	k = shift_index(k, 1);
-	if (!complete)
-		k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
-	Value y = operand_at(d, o, &k, lanes);
-	if (!complete) {
-		Value steps = number(g, ceil_div(d->p.line, d->p.fold));
-		Value of_line = LLVMBuildURem(g->b, sum_of(g, step, number(g, 1)), steps, "");
-		Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
-		y = choose(g, some, y, LLVMConstNull(LLVMTypeOf(y)));
 	}
-	if (d->p.slices > 1)
-		parts[1] = y;
-	else
-		parts[0] = pairs_by_turns(g, parts[0], y);
+	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
+	Value x = operand_at(d, o, &k, lanes);
+	k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
+	Value y = operand_at(d, o, &k, lanes);
+	Value steps = number(g, ceil_div(d->p.line, d->p.fold));
+	Value of_line = LLVMBuildURem(g->b, sum_of(g, step, number(g, 1)), steps, "");
+	Value some = LLVMBuildICmp(g->b, LLVMIntNE, of_line, number(g, 0), "");
+	join(d, x, choose(g, some, y, LLVMConstNull(LLVMTypeOf(y))), parts);
+}
+
+static int turned_parts(const Dot *d)
+{
+	return d->p.slices > 1 ? d->p.fold : 1;
 }
 
 // Sets what is packed of the parts of a step.
@@ -284,7 +302,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
-	int width = g->width, parts = d->p.slices > 1 ? d->p.fold : 1;
+	int width = g->width, parts = turned_parts(d);
 	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
 	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->p.width / width), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
@@ -352,13 +370,37 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &runs);
 }
 
+// Sets v to the parts of operand a at as many steps as a vector has lanes, `step` and those after
+// it.
+static void parts_at_steps(Dot *d, Value step, const Index *lanes, Value (*v)[64])
+{
+	Gen *g = d->g;
+	int width = g->width;
+	int64_t depth = d->p.blocks > 1 ? d->s->depth : 0;
+	bool whole = d->p.line % d->p.fold == 0 && d->p.steps % width == 0 && depth % width == 0 &&
+	             d->p.chunk % width == 0;
+	Index all = uniform_index(g, step, d->p.steps, width), none = constant_index(0);
+	Index first = add_index(g->vars, &none, &all, d->p.fold);
+	for (int l = 0; l < width; l++) {
+		Index k = shift_index(first, l * d->p.fold);
+		Value own = least(g, sum_of(g, step, number(g, l)), number(g, d->p.steps - 1));
+		Value parts[2] = {0};
+		if (whole)
+			parts_at_term(d, 0, &k, lanes, parts);
+		else
+			parts_at_step(d, 0, own, lanes, parts);
+		for (int i = 0; i < turned_parts(d); i++)
+			v[i][l] = splat(g, parts[i]);
+	}
+}
+
 // Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
 // of a strip are transposed in registers. `from` is a multiple of their length; steps from `to` on
 // that are packed as well, copies of the last, are not used.
 static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
-	int width = g->width, parts = d->p.slices > 1 ? d->p.fold : 1;
+	int width = g->width;
 	int64_t rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, width);
 	Loop strips = loop_begin(g, first, end, 1);
@@ -369,14 +411,8 @@ static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
 		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[2][64], all[SLICES];
 		Value mask = count < width ? first_lanes(g, count) : NULL;
 		Index lanes = lane_index(g, row, d->p.m, 1, mask);
-		for (int l = 0; l < width; l++) {
-			Value step = sum_of(g, d->from, sum_of(g, steps.i, number(g, l)));
-			step = least(g, step, number(g, d->p.steps - 1));
-			parts_at_step(d, 0, step, &lanes, all);
-			for (int i = 0; i < parts; i++)
-				v[i][l] = splat(g, all[i]);
-		}
-		for (int i = 0; i < parts; i++)
+		parts_at_steps(d, sum_of(g, d->from, steps.i), &lanes, v);
+		for (int i = 0; i < turned_parts(d); i++)
 			transpose_vectors(g, v[i]);
 		for (int64_t j = 0; j < count; j++) {
 			finish_parts(d, (Value[]){v[0][j], v[1][j]}, all);
