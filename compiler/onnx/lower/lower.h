@@ -138,6 +138,8 @@ void stand_for(Reader *, Ref x);
 
 // ---- input_dims.c --------------------------------------------------------------------------
 
+// Returns what --bind says of a dimension of that name or place, INPUT:AXIS ("": none), or NULL.
+const Bind *find_bind(const Reader *, const char *place, const char *name);
 // Returns the size of an axis that the file leaves open, from the caller's sizes and from weights;
 // -1 if it is not known. `name`: of the size, or "". `input` NULL: by name alone.
 int64_t open_size(const Reader *, const char *input, int axis, const char *name);
