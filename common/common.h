@@ -103,6 +103,7 @@ struct amos_temp_file {
 	FILE *to;
 	char *path, *target;   // as given; after following links
 	const char *temporary; // where `to` writes
+	char *buffer;          // of `to`
 	bool device, fresh, cached;
 };
 enum amos_name {

@@ -116,6 +116,7 @@ static void forget_file(struct amos_temp_file *file)
 		forget(file->temporary);
 	free(file->path);
 	free(file->target);
+	free(file->buffer);
 	*file = (struct amos_temp_file){0};
 }
 
@@ -129,6 +130,16 @@ int amos_temp_folder(char *to, size_t room, const char *name)
 {
 	snprintf(to, room, "%s/%s-XXXXXX", scratch_folder(), name);
 	return mkdtemp(to) ? AMOS_DONE : amos_fail_errno("create", to);
+}
+
+// Gives the stream a buffer of its own, as that of libc has 4096 bytes: weights are written in
+// pieces that are smaller than a tensor.
+static void set_buffer(struct amos_temp_file *file)
+{
+	enum { BYTES = 1 << 18 }; // more is not faster
+	file->buffer = malloc(BYTES);
+	if (file->buffer)
+		setvbuf(file->to, file->buffer, _IOFBF, BYTES);
 }
 
 // Opens the temporary file: private for a device, else with the permissions of the file it
@@ -149,7 +160,9 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 	if (replaced)
 		fchmod(fd, mode); // the umask applies to new files only
 	file->to = fdopen(fd, "wb");
-	if (!file->to)
+	if (file->to)
+		set_buffer(file);
+	else
 		close(fd);
 	return file->to;
 }

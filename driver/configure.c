@@ -115,15 +115,19 @@ const Shape *cotangent_shapes(Session *session, const struct amos_data *data, co
 	return shape;
 }
 
-// True for running statistics in the bytes of a parameter: they contribute to the gradient of that
-// initializer.
-static bool shares_bytes(const Graph *g, const Slot *s)
+// Adds the slots in the initializers of wanted parameters: other parameters, whose values were
+// equal at export, and running statistics. The gradient of an initializer is the sum of theirs.
+static void want_initializers(Arena *arena, const Graph *g, bool *want)
 {
-	for (int i = 0; i < g->slots.count && s->kind == S_buffer; i++)
-		if (g->slots.at[i].kind == S_param && g->slots.at[i].file &&
-		    !strcmp(g->slots.at[i].file, s->file))
-			return true;
-	return false;
+	Table *files = table_new(arena);
+	for (int i = 0; i < g->slots.count; i++)
+		if (want[i] && g->slots.at[i].file)
+			*table_cell_s(files, g->slots.at[i].file) = 1;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		if ((s->kind == S_param || s->kind == S_buffer) && s->file)
+			want[i] |= table_find_s(files, s->file) != NULL;
+	}
 }
 
 bool *wanted(Session *session, const Graph *g)
@@ -137,8 +141,7 @@ bool *wanted(Session *session, const Graph *g)
 		const Slot *s = &g->slots.at[i];
 		bool data =
 		    s->kind == S_input && is_float(s->type) && !starts_with(s->name, COTANGENT_OF);
-		bool param =
-		    s->kind == S_param || (session->purpose == FOR_GRADIENTS && shares_bytes(g, s));
+		bool param = s->kind == S_param;
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);
 		any |= want[i];
@@ -148,6 +151,8 @@ bool *wanted(Session *session, const Graph *g)
 	if (!any)
 		fail("--wrt", "'%s' matches no parameter and no float input; %s", wrt,
 		     suggest(session->arena, wrt, names.count, names.at));
+	if (session->purpose == FOR_GRADIENTS)
+		want_initializers(session->arena, g, want);
 	return want;
 }
 

@@ -88,6 +88,13 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 	                                                        : "");
 }
 
+static int all_ignored(const struct amos_data *data, const struct amos_feed *feed)
+{
+	return amos_fail(AMOS_INPUT, "--data %s=%s: all labels are %lld, which the loss ignores",
+	                 feed->source->name, data->files[feed->source->file].text,
+	                 (long long)feed->to->ignore);
+}
+
 static int check_values(const struct amos_data *data, const struct amos_feed *feed)
 {
 	enum { CHUNK = 4096 };
@@ -97,6 +104,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_elements(from->rank, from->dim);
 	bool integer = amos_types[to->type].class != 'f';
+	bool ignored = to->ignore && count && !data->exact; // until another label is found
 	if (amos_attachable(to->type, from->type, integer ? to->limit : 0))
 		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
@@ -105,6 +113,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 		int64_t bad = amos_convert(converted, to->type, bytes, from->type, n, feed->divide);
 		amos_numbers(x, converted, to->type, bad < 0 ? n : 0);
 		for (int64_t i = 0; i < n && bad < 0; i++) {
+			ignored = ignored && x[i] == (double)to->ignore;
 			if (integer ? !amos_in_range(to, x[i])
 			            : isnan(x[i]) && !data->exact) // NaN in one exact batch
 				bad = i;
@@ -112,7 +121,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 		if (bad >= 0)
 			return bad_value(data, feed, at + bad);
 	}
-	return AMOS_DONE;
+	return ignored ? all_ignored(data, feed) : AMOS_DONE;
 }
 
 int amos_data_values(const struct amos_data *data, const char *input, int type, void *to)

@@ -111,8 +111,9 @@ static int bind_batch(struct amos_data *data, int n, const struct amos_input *in
 	if (fixed >= 0 && data->batch >= 0 && data->batch != fixed)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "--batch %lld: the first axis of input %s is fixed at %lld in the model",
-		    (long long)data->batch, by, (long long)fixed);
+		    "--batch %lld: expected %lld, the size of the first axis of input '%s' (in the "
+		    "model or by --bind)",
+		    (long long)data->batch, (long long)fixed, by);
 	if (fixed >= 0)
 		data->batch = fixed;
 	if (data->batch < 0)

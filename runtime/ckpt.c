@@ -102,9 +102,8 @@ static int read_slots(struct amos_checkpoint *c)
 // killed at its start has no best.ckpt yet.
 static char *file_of(const char *path, bool last)
 {
-	struct stat about;
 	char *best, *inside;
-	if (stat(path, &about) || !S_ISDIR(about.st_mode))
+	if (!amos_is_folder(path))
 		return strdup(path);
 	if (asprintf(&best, "%s/best.ckpt", path) < 0)
 		return NULL;
@@ -119,7 +118,11 @@ int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **t
 	struct amos_checkpoint *c = *to = calloc(1, sizeof *c);
 	if (c)
 		c->path = file_of(path, last);
-	int status = c && c->path ? amos_blob_open(c->path, false, &c->file) : amos_no_memory(path);
+	int status = c && c->path ? AMOS_DONE : amos_no_memory(path);
+	if (!status && amos_is_folder(path))
+		status = amos_folder_check(path);
+	if (!status)
+		status = amos_blob_open(c->path, false, &c->file);
 	if (!status)
 		status = read_slots(c);
 	if (status) {

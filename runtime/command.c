@@ -3,6 +3,7 @@
 #include "rt.h"
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -150,7 +151,10 @@ static int read_command(const char *dir, struct command *c)
 	size_t room = 0;
 	snprintf(path, sizeof path, "%s/command.json", dir);
 	*c = (struct command){0};
-	FILE *file = fopen(path, "re");
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // a pipe is not waited for
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	if (fd >= 0 && !file)
+		close(fd);
 	if (!file)
 		return amos_errno_status() == AMOS_MACHINE ? amos_fail_errno("read", path)
 		                                           : AMOS_DONE;

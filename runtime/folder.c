@@ -59,6 +59,20 @@ int amos_folder_free(const char *dir, bool overwrite)
 	                 dir, dir);
 }
 
+int amos_folder_check(const char *dir)
+{
+	struct stat about;
+	DIR *all = opendir(dir);
+	int status = all ? AMOS_DONE : amos_fail_errno("read", dir);
+	for (const char *name; !status && all && (name = next_name(all));)
+		if (is_of_run(name) && !fstatat(dirfd(all), name, &about, 0) &&
+		    !S_ISREG(about.st_mode))
+			status = amos_fail(AMOS_INPUT, "%s/%s: not a regular file", dir, name);
+	if (all)
+		closedir(all);
+	return status;
+}
+
 // Removes the old run's files and syncs, so that none of them can reappear in the new run.
 static int remove_run(const char *dir, int folder)
 {
@@ -90,9 +104,7 @@ int amos_folder_open(const char *dir, const struct amos_options *o, int *folder)
 		                 dir);
 	if (made && !amos_file_sync_around(dir))
 		return amos_fail_errno("make the run directory", dir);
-	int status = AMOS_DONE;
-	if (!o->resume)
-		status = amos_folder_free(dir, o->overwrite);
+	int status = o->resume ? amos_folder_check(dir) : amos_folder_free(dir, o->overwrite);
 	if (!status && !o->resume && !made)
 		status = remove_run(dir, *folder);
 	if (!status)

@@ -188,6 +188,8 @@ int amos_constant(struct amos *, const struct amos_data *, struct amos_constant 
 char *amos_identity(const struct amos *, const struct amos_data *);
 // Fails if two identities differ, naming the first difference; the message begins with `run`.
 int amos_identity_check(const char *run, const char *expected, const char *found);
+// Fails if a file of the run is a pipe or another that is not regular: it would be waited for.
+int amos_folder_check(const char *dir);
 // Opens the run directory: creates it, removes another run from it (--overwrite), or keeps it
 // (--resume). The directory is locked while the descriptor *folder is open; it may be open (not -1)
 // even if the call fails.

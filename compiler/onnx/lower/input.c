@@ -54,13 +54,15 @@ static void declare_input(Reader *r, NameScope *s, const void *info)
 {
 	(void)s;
 	Input in = declared(r, info);
-	// A value of the caller gives the shape that the file leaves open.
+	// A value of the caller gives the shape that the file and --bind leave open.
 	const Known *known = in.sequence ? NULL : find_known(r, in.name);
 	bool unshaped = in.rank < 0;
 	if (known && unshaped)
 		in.rank = known->shape.rank;
 	for (int a = 0; known && a < in.rank && in.rank == known->shape.rank; a++)
-		if (unshaped || in.dim[a].size < 0)
+		if (unshaped ||
+		    (in.dim[a].size < 0 &&
+		     !find_bind(r, format(r->arena, "%s:%d", in.name, a), in.dim[a].name)))
 			in.dim[a] = (Dim){known->shape.dim[a], unshaped ? "" : in.dim[a].name};
 	PUSH(r->arena, r->model->inputs, in);
 }

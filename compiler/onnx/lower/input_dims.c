@@ -137,14 +137,22 @@ void list_sizes(Reader *r)
 
 // ---- all open sizes -------------------------------------------------------------------
 
+const Bind *find_bind(const Reader *r, const char *place, const char *name)
+{
+	for (int i = r->options->nbind - 1; i >= 0; i--) {
+		const Bind *b = &r->options->bind[i];
+		if ((name[0] && !strcmp(b->name, name)) || (place[0] && !strcmp(b->name, place)))
+			return b;
+	}
+	return NULL;
+}
+
 int64_t open_size(const Reader *r, const char *input, int axis, const char *name)
 {
 	const char *place = input ? format(r->arena, "%s:%d", input, axis) : "";
-	for (int i = r->options->nbind - 1; i >= 0; i--) {
-		const Bind *b = &r->options->bind[i];
-		if ((name[0] && !strcmp(b->name, name)) || (input && !strcmp(b->name, place)))
-			return b->size;
-	}
+	const Bind *bind = find_bind(r, place, name);
+	if (bind)
+		return bind->size;
 	const uint64_t *told = table_find_s(r->file->sizes, name[0] ? name : place);
 	if (told && *told)
 		return (int64_t)*told;

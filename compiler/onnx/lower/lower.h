@@ -138,6 +138,8 @@ void stand_for(Reader *, Ref x);
 
 // ---- input_dims.c --------------------------------------------------------------------------
 
+// Returns what --bind says of a dimension of that name or place, INPUT:AXIS ("": none), or NULL.
+const Bind *find_bind(const Reader *, const char *place, const char *name);
 // Returns the size of an axis that the file leaves open, from the caller's sizes and from weights;
 // -1 if it is not known. `name`: of the size, or "". `input` NULL: by name alone.
 int64_t open_size(const Reader *, const char *input, int axis, const char *name);
@@ -243,8 +245,8 @@ bool is_scored(const Reader *, const NodeProto *);
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 
-const char *reason_not_trained(const Use *);              // NULL: it is a parameter
-extern const char running_statistics[], computed_table[]; // two of the reasons
+const char *reason_not_trained(const Use *);                        // NULL: it is a parameter
+extern const char running_statistics[], computed_table[], masked[]; // some of the reasons
 // Returns why the user should decide whether it is one, though it is trained; NULL: no need.
 const char *reason_to_ask(const Use *);
 // Returns the user's choice: 1 train, 0 freeze, -1 none. The last pattern wins.

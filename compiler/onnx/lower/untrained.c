@@ -11,7 +11,8 @@
 static const char *const no_reason = NULL; // a parameter
 const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
-static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
+const char masked[] = "a mask lies in it";
+static const char sines[] = "a table of sines and cosines";
 
 // ---- tables that their values identify -------------------------------------------------
 
