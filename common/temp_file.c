@@ -136,7 +136,7 @@ int amos_temp_folder(char *to, size_t room, const char *name)
 // pieces that are smaller than a tensor.
 static void set_buffer(struct amos_temp_file *file)
 {
-	enum { BYTES = 1 << 18 }; // more is not faster
+	enum { BYTES = 1 << 18 };
 	file->buffer = malloc(BYTES);
 	if (file->buffer)
 		setvbuf(file->to, file->buffer, _IOFBF, BYTES);

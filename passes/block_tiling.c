@@ -271,9 +271,11 @@ void tile_block(Scheduler *t)
 {
 	Sched *s = t->sched;
 	s->partition = P_blocks;
-	for (int o = 0; o < t->kern->nout; o++)
-		if (is_reduced_out(t->graph, t->kern, o))
-			add_step(t, &s->reduce, t->kern->out[o], 0);
+	for (int i = 0; t->kern->reduce && i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		if (prims[v->op].cls == C_reduce && !reduces_windows(t->graph, v))
+			add_step(t, &s->reduce, t->members.at[i], 0);
+	}
 	s->height = s->columns = s->depth = 1;
 	BlockSizes z = block_sizes(t->graph, t->kern, t->machine);
 	s->a = choose_packing(t, &z.dot, 0);

@@ -275,7 +275,13 @@ static int chains_of(const Scheduler *t, int sums, int weight)
 // bandwidth. So reductions over the rows of a large space, and maps of one row and then of all
 // rows, have workers that own rows: see P_partials.
 
-enum { LONG = 1 << 17, ROWS = 256, BLOCKS = 32 };
+enum {
+	LONG = 1 << 17, // columns, at most
+	ROWS = 256,
+	BLOCKS = 32,
+	ALONE = 1 << 14, // elements of a single row from which one worker of a GPU would take
+	                 // longer than a second launch
+};
 
 // Adds the values of the shape of a row that r, of the full shape, is computed from. False: r
 // cannot be computed by rows.
@@ -343,26 +349,45 @@ static void join_partials(Scheduler *t, int64_t rows, int64_t columns)
 	s->work = s->reduce.count * blocks * partial_line(columns) * PARTIAL;
 }
 
+// Of how many workers the elements of a single row fill a GPU: one on each multiprocessor, unless
+// its threads would have many.
+static int64_t row_workers(const Machine *m, int64_t row)
+{
+	return row < m->threads * wave_of(m) ? m->workers : wave_of(m);
+}
+
+// True if a space of `groups`, or one row of a GPU's, is reduced over blocks of rows. A single row
+// is one column, whose rows are its elements.
+static bool has_partials(const Scheduler *t, const Groups *groups, int64_t rows, int64_t columns)
+{
+	if (t->depth > 1)
+		return false;
+	if (columns == 1)
+		return t->machine->threads > 1 && rows >= ALONE && groups->n < RANK;
+	return rows * columns >= LARGE_SPACE && rows >= BLOCKS && columns <= LONG &&
+	       columns >= FEW * t->machine->lanes;
+}
+
 static bool cut_partials(Scheduler *t, const Groups *groups)
 {
 	Sched *s = t->sched;
 	int64_t rows = 1, last = groups->n - 1;
-	for (int k = 0; k < last; k++) {
+	bool single = last >= 0 && groups->reduced[last];
+	for (int k = 0; k < last + single; k++) {
 		if (!groups->reduced[k])
 			return false;
 		rows *= groups->size[k];
 	}
-	if (last < 1 || groups->reduced[last] || t->depth > 1)
+	if (last + single < 1)
 		return false;
-	int64_t columns = groups->size[last];
-	if (rows * columns < LARGE_SPACE || rows < BLOCKS || columns > LONG ||
-	    columns < FEW * t->machine->lanes || !splits_in_rows(t, &s->keep))
+	int64_t columns = single ? 1 : groups->size[last];
+	if (!has_partials(t, groups, rows, columns) || !splits_in_rows(t, &s->keep))
 		return false;
 	bool gpu = t->machine->threads > 1;
 	int64_t piece = piece_of(t, FEW);
 	cut_columns(t, 1, columns, gpu ? partial_columns(t->machine, columns) : piece);
 	s->partition = P_partials;
-	s->rows = gpu ? ceil_div(rows, wave_of(t->machine))
+	s->rows = gpu ? ceil_div(rows, single ? row_workers(t->machine, rows) : wave_of(t->machine))
 	              : MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;

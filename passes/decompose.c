@@ -2,7 +2,11 @@
 // In the new graph, the door builds no composites.
 #include "passes.h"
 
-enum { LARGE = 1 << 16, PARTS = 64 }; // elements for several workers to reduce; parts
+enum {
+	LARGE = 1 << 16, // elements for several workers to reduce
+	PARTS = 64,
+	ROWS = 4, // to which a scatter adds, at most, if sums are to do it
+};
 
 static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 {
@@ -17,6 +21,34 @@ static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 	each = put_reshape(g, each,
 	                   shape_of(1, &parts)); // the door would merge two adjacent reductions
 	return put_reshape(g, put_reduce(g, v->op, each, 1, (int64_t[]){0}), v->shape);
+}
+
+// True if v adds many updates to few rows.
+static bool adds_to_few(const Graph *g, const Val *v)
+{
+	enum { ADD = 1 };
+	return v->op == O_scatter && v->attr->i[0] == 0 && v->attr->i[1] == ADD &&
+	       count_of(&v->shape) && v->shape.dim[0] <= ROWS && v->type == E_f32 &&
+	       count_of(&val(g, v->in[2])->shape) >= LARGE;
+}
+
+// Workers of a GPU that each had a row would look at all updates, one after another. Instead, sums
+// over all updates have those of one row each, and one pass finds them, by as many workers as there
+// is room for.
+static Ref decompose_scatter(Graph *g, const Val *v, const Ref *in)
+{
+	int64_t rows = v->shape.dim[0], columns = count_of(&v->shape) / rows;
+	int64_t updates = count_of(&val(g, in[2])->shape) / columns;
+	Ref index = put_reshape(g, in[1], shape_of(2, (int64_t[]){updates, 1}));
+	Ref update = put_reshape(g, in[2], shape_of(2, (int64_t[]){updates, columns}));
+	Ref sum[ROWS];
+	for (int64_t r = 0; r < rows; r++) {
+		Ref own = put2(g, O_eq, index, put_num(g, val(g, index)->type, (double)r));
+		Ref x = put3(g, O_select, own, update, put_num(g, v->type, 0));
+		sum[r] = put_reduce(g, O_sum, x, 1, (int64_t[]){0});
+	}
+	Ref all = put_reshape(g, put_concat(g, 0, (int)rows, sum), v->shape);
+	return put2(g, O_add, in[0], all);
 }
 
 static bool is_decomposed(const Graph *g, const Val *v, const Machine *machine)
@@ -35,6 +67,8 @@ static Ref decompose_value(void *context, Graph *g, const Val *v, const Ref *in)
 	const Decomposition *d = context;
 	if (is_decomposed(d->from, v, d->machine))
 		return book_decompose(g, v, in);
+	if (d->machine && d->machine->threads > 1 && adds_to_few(d->from, v))
+		return decompose_scatter(g, v, in);
 	return prims[v->op].cls == C_reduce ? decompose_reduction(g, v, in[0]) : put_as(g, v, in);
 }
 

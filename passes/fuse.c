@@ -157,6 +157,31 @@ static bool reads_reduction(const Fuse *f, const Group *p, const Group *c)
 	return false;
 }
 
+// True if r is computed from a reduction of group p, within p and c.
+static bool is_after(const Fuse *f, Ref r, int p, int c)
+{
+	for (int i = 0; i < f->reads[r].count; i++) {
+		Ref u = f->reads[r].at[i].val;
+		bool reduces = f->of[u] == p && prims[val(f->graph, u)->op].cls == C_reduce;
+		if (reduces || ((f->of[u] == p || f->of[u] == c) && is_after(f, u, p, c)))
+			return true;
+	}
+	return false;
+}
+
+// True if a reduction of c needs one of p. On a CPU, where the launch that adds up parts is not the
+// one that uses the sums, all that reads one counts.
+static bool needs_reduction(const Fuse *f, const Group *p, const Group *c)
+{
+	bool needs = f->machine->threads == 1 && reads_reduction(f, p, c);
+	for (int m = 0; f->machine->threads > 1 && m < c->member.count && !needs; m++) {
+		Ref r = c->member.at[m];
+		needs = prims[val(f->graph, r)->op].cls == C_reduce &&
+		        is_after(f, r, (int)(p - f->group.at), (int)(c - f->group.at));
+	}
+	return needs;
+}
+
 // A product may reduce its rows as they leave the tile if they are all rows of one matrix, by
 // workers that have complete sums, reading them again would cost more than a launch, and no
 // reduction needs another.
@@ -179,6 +204,18 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
 }
 
+// True if c computes one value for each column from sums of the tiles of p: the launch of a GPU
+// that adds up their parts has a thread for each.
+static bool finishes_sums(const Fuse *f, const Group *p, const Group *c)
+{
+	bool same = false;
+	for (int i = 0; i < p->member.count; i++) {
+		const Val *v = val(f->graph, p->member.at[i]);
+		same |= prims[v->op].cls == C_reduce && same_shape(&v->shape, &c->space);
+	}
+	return same && f->machine->threads > 1;
+}
+
 // True if c rounds a result of attention p to a type of 16 bits, and nothing else reads it: blocks
 // of threads store it so.
 static bool rounds_attention(const Fuse *f, const Group *p, const Group *c)
@@ -199,6 +236,11 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 		both->reduce = row_axes(&p->space);
 		return reduces_rows(f, p, c);
 	}
+	if (p->kind == L_dot && p->reduce && c->kind == L_map &&
+	    count_of(&c->space) < count_of(&p->space)) {
+		*both = *p;
+		return finishes_sums(f, p, c);
+	}
 	if (p->kind == L_attend && c->kind == L_attend) {
 		const Val *a = val(f->graph, p->root), *b = val(f->graph, c->root);
 		*both = b->op == O_attend ? *c : *p;
@@ -215,7 +257,7 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 	               count_of(&main->space) >= LARGE_SPACE;
 	if (reductions(main->kind) && reductions(other->kind))
 		return main->kind == other->kind && main->reduce == other->reduce &&
-		       same_shape(&p->space, &c->space) && !(by_rows && reads_reduction(f, p, c));
+		       same_shape(&p->space, &c->space) && !(by_rows && needs_reduction(f, p, c));
 	if (other->kind != L_map || (reductions(main->kind) && other->effort.windows))
 		return false; // the elements of a row are computed for each of its reductions
 	if (reductions(main->kind))
@@ -344,6 +386,12 @@ static bool reduction_after_dot(const Group *p, const Group *c)
 	return p->kind == L_dot && c->kind == L_col;
 }
 
+static bool map_after_sums(const Group *p, const Group *c)
+{
+	return p->kind == L_dot && p->reduce && c->kind == L_map &&
+	       count_of(&c->space) == last_dim(&p->space);
+}
+
 static bool around_reduction(const Group *p, const Group *c)
 {
 	return reductions(p->kind) || reductions(c->kind);
@@ -455,6 +503,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 	join_chains(&f, after_attention);
 	join_chains(&f, after_dot);
 	join_chains(&f, reduction_after_dot);
+	join_chains(&f, map_after_sums);
 	while (join_chains(&f, around_reduction))
 		;
 	join_chains(&f, map_chain);

@@ -7,7 +7,11 @@
 // of them reduces what they have, in order: rows as the worker's share, parts in the next launch.
 #include "gen.h"
 
-enum { AT_ONCE = 8 }; // parts that a thread of a GPU loads
+enum {
+	AT_ONCE = 8, // parts that a thread of a GPU loads
+	MANY = 64,   // threads of a column
+	SOME = 16,   // of which so many reduce what more of them have
+};
 
 // Returns the address of a line of the kernel's work.
 static Value line_address(Gen *g, const Partials *p, Value line)
@@ -85,6 +89,8 @@ static void finish_columns(Gen *g, const Partials *p, const Index *unit, const V
 {
 	Index idx[RANK];
 	unravel(g->vars, unit, &p->shape, idx);
+	if (count_of(&p->shape) == 1) // as at() asks for it
+		idx[0] = constant_index(0);
 	Lanes lanes = index_value(g, unit);
 	for (int k = 0; k < p->reduce->count; k++) {
 		Ref r = p->reduce->at[k].val;
@@ -129,22 +135,24 @@ void partials_share(Gen *g, Partials *p, int64_t columns)
 	}
 }
 
-// Reduces what threads have of a column, for all of them.
-static void join_ways(Gen *g, const Partials *p, int k)
+static void share_way(Gen *g, const Partials *p, int k)
+{
+	Lanes own = {.base = sum_of(g, times(g, p->way, p->pitch), p->own)};
+	store_lanes(g, sum_type(g, p->reduce->at[k].val), p->shared, &own,
+	            read_variable(g, p->sum[k]));
+}
+
+// Reduces what ways of a column share: every `apart`-th from `from` on.
+static void add_ways(Gen *g, const Partials *p, int k, Value from, int64_t to, int64_t apart)
 {
 	Op op = val(g->graph, p->reduce->at[k].val)->op;
 	Elem e = sum_type(g, p->reduce->at[k].val);
-	Lanes own = {.base = sum_of(g, times(g, p->way, p->pitch), p->own)};
-	if (k)
-		g->ops->all_threads(g);
-	store_lanes(g, e, p->shared, &own, read_variable(g, p->sum[k]));
-	g->ops->all_threads(g);
 	set_variable(g, p->sum[k], reduce_start(g, op, e));
-	int some = (int)MIN(AT_ONCE, p->ways);
-	Loop ways = loop_begin(g, number(g, 0), number(g, p->ways), some);
+	int some = (int)MIN(AT_ONCE, to / apart);
+	Loop ways = loop_begin(g, from, number(g, to), some * apart);
 	Value part[AT_ONCE], sum = read_variable(g, p->sum[k]);
 	for (int i = 0; i < some; i++) {
-		Value way = sum_of(g, ways.i, number(g, i));
+		Value way = sum_of(g, ways.i, number(g, i * apart));
 		Lanes other = {.base = sum_of(g, times(g, way, p->pitch), p->own)};
 		part[i] = load_lanes(g, e, p->shared, &other);
 	}
@@ -152,6 +160,27 @@ static void join_ways(Gen *g, const Partials *p, int k)
 		sum = reduce_step(g, op, e, sum, part[i]);
 	set_variable(g, p->sum[k], sum);
 	loop_end(g, &ways);
+}
+
+// Reduces what threads have of a column, for all of them; of many, the first few reduce some each
+// before.
+static void join_ways(Gen *g, const Partials *p, int k)
+{
+	int64_t ways = p->ways;
+	if (k)
+		g->ops->all_threads(g);
+	share_way(g, p, k);
+	g->ops->all_threads(g);
+	if (ways > MANY) {
+		Loop few =
+		    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, p->way, number(g, SOME), ""));
+		add_ways(g, p, k, p->way, ways, SOME);
+		share_way(g, p, k);
+		when_end(g, &few);
+		g->ops->all_threads(g);
+		ways = SOME;
+	}
+	add_ways(g, p, k, number(g, 0), ways, 1);
 }
 
 static void join_all(Gen *g, const Partials *p)
@@ -223,7 +252,10 @@ void partials_join(Gen *g, Partials *p, int64_t columns)
 	Value *sum = NEWS(g->arena, Value, p->reduce->count);
 	for (int k = 0; k < p->reduce->count; k++)
 		sum[k] = read_variable(g, p->sum[k]);
+	Level *floor = g->floor;
+	g->floor = g->level; // where the sums are known, those of a single column as well
 	finish_columns(g, p, &unit, sum);
+	g->floor = floor;
 	when_end(g, &first);
 	when_end(g, &once);
 }

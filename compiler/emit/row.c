@@ -409,13 +409,30 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 	Loop exists =
 	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
 	Index unit = lane_index(g, column, columns, 1, NULL);
+	Level *floor = g->floor;
+	g->floor = g->level; // where the sums are known, those of a single column as well
 	if (g->stage == MAIN)
 		finish_column(g, s, &unit);
 	thread_rows(g, s, groups, &unit, from, to);
+	g->floor = floor;
 	when_end(g, &exists);
 	if (g->stage == BEFORE)
 		partials_store(g, &s->parts, column, columns);
 	loop_end(g, &pieces);
+}
+
+// Adds a group without axes, a column, if all axes are reduced.
+static void add_column(RowKernel *s, const Kern *kern)
+{
+	uint32_t kept;
+	kept_groups(s, &kept);
+	if (kept)
+		return;
+	int k = s->groups.n++;
+	s->groups.first[k] = kern->space.rank;
+	s->groups.last[k] = kern->space.rank - 1;
+	s->groups.size[k] = 1;
+	s->groups.reduced[k] = false;
 }
 
 // The first launch reduces each block to a row, and stores the outputs of the full shape if none
@@ -429,6 +446,7 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 	const Kern *kern = g->kern;
 	const ValSteps *keep = &kern->sched->keep;
 	uint32_t which;
+	add_column(s, kern);
 	int64_t columns = kept_groups(s, &which), rows = count_of(&kern->space) / columns;
 	s->parts = (Partials){.reduce = &kern->sched->reduce,
 	                      .keep = keep,

@@ -335,7 +335,9 @@ int64_t partial_columns(const Machine *machine, int64_t columns)
 {
 	enum { WIDE = 8, NARROW = 4 };
 	bool few = ceil_div(columns, WIDE) < machine->workers;
-	return few && ceil_div(columns, NARROW) >= machine->workers ? NARROW : WIDE;
+	return columns == 1                                           ? 1
+	       : few && ceil_div(columns, NARROW) >= machine->workers ? NARROW
+	                                                              : WIDE;
 }
 
 int64_t partial_line(int64_t columns)
