@@ -148,27 +148,28 @@ static void join(Dot *d, Value x, Value y, Value *parts)
 		parts[0] = pairs_by_turns(d->g, x, y);
 }
 
-// Evaluates the parts of operand o at a complete step of k that begins at a term, with lanes along
-// its other axis.
+// Evaluates the parts of operand o at a complete step of two elements that begins at a term, with
+// lanes along its other axis.
 static void parts_at_term(Dot *d, int o, const Index *k, const Index *lanes, Value *parts)
 {
 	Index next = shift_index(*k, 1);
-	parts[0] = operand_at(d, o, k, lanes);
-	if (d->p.fold > 1)
-		join(d, parts[0], operand_at(d, o, &next, lanes), parts);
+	Value x = operand_at(d, o, k, lanes);
+	join(d, x, operand_at(d, o, &next, lanes), parts);
 }
 
 // The same at any step.
 static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *parts)
 {
 	Gen *g = d->g;
-	if (d->p.line % d->p.fold == 0) {
+	if (d->p.fold > 1 && d->p.line % d->p.fold == 0) {
 		Index k = first_term(d, step);
 		parts_at_term(d, o, &k, lanes, parts);
 		return;
 	}
 	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
-	Value x = operand_at(d, o, &k, lanes);
+	Value x = parts[0] = operand_at(d, o, &k, lanes);
+	if (d->p.fold == 1)
+		return;
 	k = uniform_index(g, least(g, term(d, step, 1), number(g, d->p.k - 1)), d->p.k, 1);
 	Value y = operand_at(d, o, &k, lanes);
 	Value steps = number(g, ceil_div(d->p.line, d->p.fold));
