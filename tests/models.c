@@ -131,27 +131,11 @@ static void inspect(Case *c)
 		fail(c->key, "amosc inspect failed");
 }
 
-// Returns options for the constants of which there are reference gradients: grad has none of them
-// unless they are trained.
-static const char *train_options(const Case *c)
-{
-	json_t *not_trained = json_object_get(c->inspected, "not_trained"), *one;
-	Text text = {.arena = c->arena};
-	size_t i;
-	json_array_foreach (json_object_get(not_trained, "weights"), i, one) {
-		const char *name = json_string_value(json_object_get(one, "name"));
-		if (json_object_get(json_object_get(c->expected, "grads"), name))
-			say(&text, " --train '%s'", name);
-	}
-	return text.at ? text.at : "";
-}
-
 static void run_grad(const Case *c, const char *out, int64_t *n, struct amos_array **found)
 {
 	const char *at = c->folder, *path = format(c->arena, "%s/%s", at, out), *verb = "run";
 	if (json_object_get(c->expected, "grads"))
-		verb =
-		    format(c->arena, "grad --cotangent %s/cotangent.npz%s", at, train_options(c));
+		verb = format(c->arena, "grad --cotangent %s/cotangent.npz", at);
 	const char *line = format(c->arena, "%s %s '%s' --precision %s --data %s/in.npz -o %s%s",
 	                          c->amosc, verb, c->path, c->wide ? "f64" : "f32", at, path,
 	                          strstr(c->key, "@bn_train") ? " --bn train" : "");

@@ -44,8 +44,7 @@ typedef struct ReadOptions {
 	               // are updated; false: neither (eval, run, grad)
 	bool loss;     // with the loss that a file's training information holds (read_model)
 	bool separate; // every initializer is trained by itself (amosc grad): copies of a tied
-	               // parameter are not tied again, tables computed from parameters are not
-	               // frozen
+	               // parameter are not tied again, computed tables are not frozen
 	// Values of inputs (amosc run): they bind dimensions, give the lengths of sequences and the
 	// optional inputs that are present, and replace inputs that an operator needs as constants.
 	// Such an input is no slot of the graph.

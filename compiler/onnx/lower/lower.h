@@ -245,8 +245,8 @@ bool is_scored(const Reader *, const NodeProto *);
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 
-const char *reason_not_trained(const Use *);                        // NULL: it is a parameter
-extern const char running_statistics[], computed_table[], masked[]; // some of the reasons
+const char *reason_not_trained(const Use *);              // NULL: it is a parameter
+extern const char running_statistics[], computed_table[]; // two of the reasons
 // Returns why the user should decide whether it is one, though it is trained; NULL: no need.
 const char *reason_to_ask(const Use *);
 // Returns the user's choice: 1 train, 0 freeze, -1 none. The last pattern wins.

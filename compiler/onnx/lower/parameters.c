@@ -228,13 +228,6 @@ static Ref param_ref(const Use *u, const char *ask)
 	return put_own(u, new_slot(u, S_param, name, ask));
 }
 
-// True if the exporter computed it from parameters; `why`: the reason not to train it, or NULL.
-static bool is_made_of_parameters(const Use *u, const char *why)
-{
-	bool computed = why == computed_table || (u->leaves.parameters && why && why != masked);
-	return computed && u->w->shape.rank && u->node && u->role != R_scalar;
-}
-
 static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 {
 	if (!is_float(w->type))
@@ -245,7 +238,7 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	if (choice == 1 && u.role == R_scalar && w->shape.rank == 0)
 		choice = -1;
 	bool statistic = why && !strcmp(why, running_statistics);
-	if (r->options->separate && is_made_of_parameters(&u, why))
+	if (r->options->separate && w->shape.rank && u.node && u.role != R_scalar && !statistic)
 		why = NULL;
 	bool frozen = choice == 0 && (!why || statistic); // a constant stays one
 	if (frozen)

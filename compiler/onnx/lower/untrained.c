@@ -11,8 +11,7 @@
 static const char *const no_reason = NULL; // a parameter
 const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
-const char masked[] = "a mask lies in it";
-static const char sines[] = "a table of sines and cosines";
+static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- tables that their values identify -------------------------------------------------
 
