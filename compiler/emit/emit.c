@@ -434,7 +434,8 @@ static int divide_tiles(Emitter *e)
 typedef struct Coder { // of the launches of a variant
 	Emitter *emitter;
 	VariantCode *code;
-	Table *known; // signature -> 1 + number of the kernel
+	Table *known;        // signature -> 1 + number of the kernel
+	const Table *before; // the same, of a variant whose code it can have; NULL: there is none
 } Coder;
 
 static Entry plan_entry(Coder *c, const Plan *plan);
@@ -455,11 +456,16 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 	Signature *s = count > 1 ? signature_bundle(e->arena, entry->plan, writer, k, count)
 	                         : signature_new(e->arena, entry->plan, writer, k);
 	uint64_t *kernel = table_cell(c->known, s->bytes.at, (size_t)s->bytes.count);
-	if (!*kernel) {
+	bool own = !c->before || has_matrix_registers(kern, entry->plan->machine);
+	const uint64_t *before =
+	    own ? NULL : table_find(c->before, s->bytes.at, (size_t)s->bytes.count);
+	if (!*kernel && before) {
+		*kernel = *before;
+	} else if (!*kernel) {
 		PUSH(e->arena, e->kernels, s);
 		*kernel = (uint64_t)e->kernels.count;
-		c->code->local = MAX(c->code->local, kern->sched->local);
 	}
+	c->code->local = MAX(c->code->local, kern->sched->local);
 	int launches = 0, number = 0;
 	for (Stage stage = BEFORE; stage < STAGES; stage++)
 		launches += stage_workers(kern->sched, stage) > 0;
@@ -507,13 +513,23 @@ static Entry plan_entry(Coder *c, const Plan *plan)
 	return entry;
 }
 
+// True if code for x may be code for y, whose vectors are alike, but for products of matrix
+// registers: instructions for bf16 are for programs in f32 alone the only others.
+static bool has_code_for(const Variant *x, const Variant *y)
+{
+	const Machine *m = x->target->machine, *of = y->target->machine;
+	return !x->target->device && !y->target->device && has_thread_matrix(of) && !m->pairs &&
+	       m->lanes == of->lanes && !strcmp(m->arch, of->arch) &&
+	       !is_half(y->plan[0]->graph->products);
+}
+
 // Numbers the kernels of a variant, after those of the variants before it.
-static VariantCode plan_code(Emitter *e, const Variant *variant)
+static VariantCode plan_code(Emitter *e, const Variant *variant, Table *known, const Table *before)
 {
 	VariantCode code = {.variant = variant,
 	                    .entry = NEWS(e->arena, Entry, e->entries),
 	                    .first = e->kernels.count};
-	Coder c = {e, &code, table_new(e->arena)};
+	Coder c = {e, &code, known, before};
 	for (int i = 0; i < e->entries; i++)
 		code.entry[i] = plan_entry(&c, variant->plan[i]);
 	code.end = e->kernels.count;
@@ -538,8 +554,12 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 	             .code = NEWS(arena, VariantCode, variants)};
 	Object *object = NEW(arena, Object);
 	target_start();
-	for (int v = 0; v < variants; v++)
-		e.code[v] = plan_code(&e, &variant[v]);
+	Table **known = NEWS(arena, Table *, variants);
+	for (int v = 0; v < variants; v++) {
+		known[v] = table_new(arena);
+		bool shared = v && has_code_for(&variant[v - 1], &variant[v]);
+		e.code[v] = plan_code(&e, &variant[v], known[v], shared ? known[v - 1] : NULL);
+	}
 	int parts = divide(&e);
 	compile_batches(&e, 0, parts, options->threads);
 	for (int v = 0; v < variants; v++) {

@@ -297,6 +297,12 @@ bool has_thread_matrix(const Machine *machine)
 	return machine->pairs > 1 && machine->threads == 1;
 }
 
+bool has_matrix_registers(const Kern *kern, const Machine *machine)
+{
+	bool products = kern->kind == L_dot || kern->kind == L_attend;
+	return has_thread_matrix(machine) && products && kern->sched->unroll == machine->pairs;
+}
+
 bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
 {
 	enum { ROWS = 64 };

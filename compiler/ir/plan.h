@@ -410,6 +410,7 @@ enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have wit
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
+bool has_matrix_registers(const Kern *, const Machine *); // and the kernel's products use them
 // True if they have some of warpgroups, which multiply that type in tiles of so many rows.
 bool has_group_matrix(const Machine *, Elem matrix, int64_t height);
 enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
