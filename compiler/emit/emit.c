@@ -513,8 +513,8 @@ static Entry plan_entry(Coder *c, const Plan *plan)
 	return entry;
 }
 
-// True if code for x may be code for y, whose vectors are alike, but for products of matrix
-// registers: instructions for bf16 are for programs in f32 alone the only others.
+// True if y can run the code of x for all kernels that do not use matrix registers: their vectors
+// are alike, and instructions for bf16, which only y has, do not matter to a program in f32.
 static bool has_code_for(const Variant *x, const Variant *y)
 {
 	const Machine *m = x->target->machine, *of = y->target->machine;

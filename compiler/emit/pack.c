@@ -240,7 +240,7 @@ static void along_steps(Dot *d, int o, Value step, const Index *other, bool whol
 		slices[0] = parts[0];
 }
 
-// Stores lanes of all slices of operand o.
+// Stores a vector of each slice of operand o.
 static void keep_slices(Dot *d, int o, const Value *slices, Value i)
 {
 	int64_t apart = o ? d->p.b_slice : d->p.a_slice;

@@ -10,7 +10,7 @@
 enum {
 	AT_ONCE = 8, // parts that a thread of a GPU loads
 	MANY = 64,   // threads of a column
-	SOME = 16,   // of which so many reduce what more of them have
+	SOME = 16,   // threads that reduce the sums of all of them first
 };
 
 // Returns the address of a line of the kernel's work.

@@ -341,7 +341,7 @@ typedef struct DotSizes {
 	int64_t batch, m, n, k;
 	int64_t bytes;               // of a sum, and of a step of a or b once they are packed
 	int fold;                    // elements of k that are a step of the tile: 1, or 2 of bf16
-	int slices;                  // values of bf16 that an element is the sum of: 3 of an f32
+	int slices;                  // bf16 values that add up to an element: 3 for an f32
 	int matrix;                  // rows of the matrix registers that are used; 0: vectors
 	int64_t line;                // elements of k that steps do not go past; less than k if
 	                             // rows are windows

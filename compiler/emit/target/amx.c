@@ -133,14 +133,14 @@ static void clear(Gen *g, int to, Value at, int64_t bytes)
 	instruction(g, "llvm.x86.tilezero", "amos_matrix_clear", COUNT(in), in);
 }
 
-// The products of slices 0 to 2, large to small, in the order in which they are added up: small
-// ones first. Each needs one operand of that before it. The others are at most 2^-24 of a product
-// in all.
+// The products of slices, of which 0 is the largest, in the order in which they are added up: small
+// ones first. Each shares an operand with the one before it, and the last its a with the first. The
+// three that are left out are at most 2^-24 of a product together.
 static const struct SlicePair {
 	int a, b;
 } slice_pairs[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
 
-// Multiplies registers of a by those of b from v to end, after loading what differs from before.
+// Multiplies the registers of a by those of b, vectors v to end, after loading those that change.
 static void multiply(Gen *g, const Tile *t, const Steps *s, int v, int end,
                      const struct SlicePair *pair, bool new_a, bool new_b)
 {
@@ -165,19 +165,16 @@ static void multiply(Gen *g, const Tile *t, const Steps *s, int v, int end,
 
 static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 {
-	static const struct SlicePair whole = {0, 0};
+	int first = t->slices > 1 ? 0 : COUNT(slice_pairs) - 1; // bf16 is a slice of its own
 	Rows part[REGISTERS];
 	int held = registers_of_b(t, rows_of(t, part));
-	for (int v = 0; v < t->vectors; v += held) {
-		int end = MIN(t->vectors, v + held);
-		if (t->slices == 1)
-			multiply(g, t, s, v, end, &whole, v == 0, true);
-		for (int i = 0; i < COUNT(slice_pairs) && t->slices > 1; i++) {
-			const struct SlicePair *own = &slice_pairs[i], *last = own - 1;
-			multiply(g, t, s, v, end, own, !i || own->a != last->a,
-			         !i || own->b != last->b);
+	for (int v = 0; v < t->vectors; v += held)
+		for (int i = first; i < COUNT(slice_pairs); i++) {
+			const struct SlicePair *own = &slice_pairs[i];
+			bool new_a = i > first ? own->a != own[-1].a : v == 0;
+			bool new_b = i == first || own->b != own[-1].b;
+			multiply(g, t, s, v, MIN(t->vectors, v + held), own, new_a, new_b);
 		}
-	}
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
 	s->b = along(g, t, s->b, t->vectors * t->b_vector);
 }
