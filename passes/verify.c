@@ -170,6 +170,8 @@ static void check_tile(const Contents *c)
 	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
+	if (z.blocks > 1 && z.held < s->panels)
+		fail(p->name, "kernel %d: sums are finished before the last block of k", k);
 	if (s->parts > 1 &&
 	    (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks ||
 	     z.part_blocks * (s->parts - 1) >= z.blocks))

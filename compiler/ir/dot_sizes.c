@@ -268,7 +268,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
-	bool early = p.matrix && s->order == N_strips && waiting == 1 && s->parts <= 1;
+	bool early = p.matrix && s->order == N_strips && p.blocks == 1 && s->parts <= 1;
 	p.held = early ? MIN(s->panels, p.across > 1 ? HELD : ROWS) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (p.matrix && s->parts <= 1 && !squares) // a tile's rows in different sets of L1
