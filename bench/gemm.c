@@ -36,8 +36,7 @@ typedef struct Product {
 
 static int launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
-	for (int64_t i = 0; i < kernel->workers; i++)
-		kernel->code(buf, i, run->own);
+	amos_run_workers(kernel, buf, 0, kernel->workers, run->own);
 	return 0;
 }
 

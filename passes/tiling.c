@@ -535,6 +535,15 @@ static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 	return packed && groups > 1 && can_share(d, o);
 }
 
+// Workers of one call multiply a block of k in turn, so that it comes to L2 once for all of them.
+// Their sums, which wait for the next block, take half of L2.
+static int64_t choose_gang(const Tiling *d)
+{
+	const Sched *s = d->t->sched;
+	bool waits = d->p.blocks > 1 && d->p.batch == 1 && s->parts <= 1 && s->a != W_winograd;
+	return waits ? MIN(d->p.down * d->p.across, d->cache / 2 / d->p.sums) : 0;
+}
+
 void tile_product(Scheduler *t)
 {
 	enum { FEW = 10 };
@@ -585,7 +594,10 @@ void tile_product(Scheduler *t)
 
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
-	s->b_shared = !d.p.squares.summed && is_shared(&d, 1, (Packing)s->b, d.p.down);
+	s->gang = choose_gang(&d);
+	int64_t groups = s->gang > 1 ? d.p.down / 2 : d.p.down;
+	s->b_shared = !d.p.squares.summed && is_shared(&d, 1, (Packing)s->b, groups);
+	update(&d);
 	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
 	if (next && !d.p.matrix && s->panels > 1 && s->order == N_strips && !tuning->still)
 		s->a_ahead =
@@ -599,5 +611,5 @@ void tile_product(Scheduler *t)
 	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across * MAX(1, s->parts);
 	s->after = s->parts > 1 ? d.p.strips : s->reduce.count ? d.p.panels : 0;
 	s->work = d.p.partials + s->reduce.count * d.p.down * partial_line(d.p.n) * PARTIAL;
-	s->local = d.p.sums + d.p.strip + d.p.panel + d.p.products;
+	s->local = d.p.local;
 }

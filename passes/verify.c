@@ -172,6 +172,8 @@ static void check_tile(const Contents *c)
 		     (long long)tile, m->registers);
 	if (z.blocks > 1 && z.held < s->panels)
 		fail(p->name, "kernel %d: sums are finished before the last block of k", k);
+	if (s->gang > 1 && (z.blocks == 1 || z.batch > 1 || s->parts > 1))
+		fail(p->name, "kernel %d: workers of a gang share no blocks of k", k);
 	if (s->parts > 1 &&
 	    (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks ||
 	     z.part_blocks * (s->parts - 1) >= z.blocks))
@@ -180,7 +182,7 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
 		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
-	    s->local < z.sums + z.strip + z.panel + z.products)
+	    s->local < z.local)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 

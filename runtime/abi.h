@@ -3,14 +3,15 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 14 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 15 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
-// A kernel: runs worker i of a launch. `buf`: addresses it reads and writes; `local`: memory
-// private to the calling thread (amos_model.local bytes, 64-byte aligned). Workers of a launch are
-// independent: any order and any thread give the same bits.
-typedef void amos_worker(char *const *buf, int64_t i, char *local);
+// A kernel: runs workers first..end-1 of a launch, a gang of amos_kernel.gang at most. `buf`:
+// addresses it reads and writes; `local`: memory private to the calling thread (amos_model.local
+// bytes, 64-byte aligned). Workers of a launch are independent: any order, any thread and any gangs
+// give the same bits.
+typedef void amos_worker(char *const *buf, int64_t first, int64_t end, char *local);
 
 #define STRUCT(name)                          struct name {
 #define F(owner, ctype, kind, field, meaning) ctype field;

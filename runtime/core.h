@@ -106,6 +106,9 @@ const struct amos_model *amos_best(const struct amos_model *);
 // Fails if this CPU lacks a feature that the code uses.
 int amos_check_cpu(const struct amos_model *);
 
+// Runs workers first..end-1, in gangs of those that gain from it.
+void amos_run_workers(const struct amos_kernel *, char *const *buf, int64_t first, int64_t end,
+                      char *local);
 bool amos_is_small(const struct amos_kernel *); // true if one thread runs a launch fastest
 // Runs a launch on the caller's threads.
 int amos_launch(const struct amos_run *, const struct amos_kernel *, char *const *buf);

@@ -51,10 +51,9 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 	memset(parts, 0, sizeof parts);
 	amos_float_mode before = amos_set_float_mode(AMOS_KERNEL_MODE);
 	if (alone)
-		for (int64_t i = 0; i < k->workers; i++)
-			k->code(buf, i, m->local);
+		amos_run_workers(k, buf, 0, k->workers, m->local);
 	else
-		amos_pool_launch(m->pool, k->code, buf, k->workers, m->spans ? parts : NULL);
+		amos_pool_launch(m->pool, k, buf, m->spans ? parts : NULL);
 	amos_set_float_mode(before);
 	all.end = is_timed(m) ? amos_nanoseconds() : 0;
 	note(m, k, all, threads, alone ? &all : parts);
@@ -289,10 +288,10 @@ int amos_open(const struct amos_model *model, const struct amos_setup *setup, st
 enum { PART = 1 << 20 }; // bytes that a worker copies
 
 // Copies part i of the bytes from buf[1] to buf[2] to buf[0].
-static void copy_part(char *const *buf, int64_t i, char *local)
+static void copy_part(char *const *buf, int64_t i, int64_t end, char *local)
 {
 	int64_t at = i * PART, rest = buf[2] - buf[1] - at;
-	(void)local;
+	(void)end, (void)local;
 	memcpy(buf[0] + at, buf[1] + at, (size_t)(rest < PART ? rest : PART));
 }
 
@@ -301,8 +300,9 @@ static void fill_slot(struct amos *m, int64_t slot, const void *from)
 {
 	int64_t bytes = m->model->slots[slot].bytes;
 	char *to = amos_slot_bytes(m, slot), *buf[] = {to, (char *)from, (char *)from + bytes};
+	struct amos_kernel copy = {.code = copy_part, .workers = (bytes + PART - 1) / PART};
 	if (m->pool && bytes > PART)
-		amos_pool_launch(m->pool, copy_part, buf, (bytes + PART - 1) / PART, NULL);
+		amos_pool_launch(m->pool, &copy, buf, NULL);
 	else
 		memcpy(to, from, (size_t)bytes);
 }

@@ -13,6 +13,14 @@ int64_t amos_round_up(int64_t n, int64_t to)
 
 // ---- launches -------------------------------------------------------------------------
 
+void amos_run_workers(const struct amos_kernel *k, char *const *buf, int64_t first, int64_t end,
+                      char *local)
+{
+	int64_t gang = k->gang > 1 ? k->gang : 1;
+	for (int64_t i = first; i < end; i += gang)
+		k->code(buf, i, end - i < gang ? end : i + gang, local);
+}
+
 bool amos_is_small(const struct amos_kernel *k)
 {
 	return k->workers == 1 || k->bytes + k->flops < SMALL_WORK;
@@ -31,26 +39,33 @@ struct task { // a launch, for the caller's threads
 	const struct amos *m;
 	const struct amos_kernel *kernel;
 	char *const *buf;
+	int64_t each; // workers of a call
 };
 
-static void run_worker(void *task, int64_t i, int64_t thread)
+static void run_part(void *task, int64_t i, int64_t thread)
 {
 	const struct task *t = task;
-	int64_t local = amos_round_up(t->m->model->local, AMOS_LINE);
+	int64_t local = amos_round_up(t->m->model->local, AMOS_LINE), first = i * t->each;
+	int64_t left = t->kernel->workers - first, own = left < t->each ? left : t->each;
 	amos_float_mode before = amos_set_float_mode(AMOS_KERNEL_MODE);
-	t->kernel->code(t->buf, i, t->m->local + thread * local);
+	amos_run_workers(t->kernel, t->buf, first, first + own, t->m->local + thread * local);
 	amos_set_float_mode(before);
 }
 
 int amos_launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
-	struct task task = {m, k, buf};
-	if (m->parallel_for && !amos_is_small(k))
-		m->parallel_for(m->context, k->workers, run_worker, &task);
-	else
-		for (int64_t i = 0; i < k->workers; i++)
-			run_worker(&task, i, 0);
+	enum { CALLS = 2 }; // of each thread, so that all end at about the same time
+	struct task task = {m, k, buf, k->workers};
+	int64_t threads = m->threads > 1 ? m->threads : 1, each = k->workers / (CALLS * threads);
+	if (m->parallel_for && !amos_is_small(k)) {
+		each = each < k->gang ? each : k->gang;
+		task.each = each > 1 ? each : 1;
+		m->parallel_for(m->context, (k->workers + task.each - 1) / task.each, run_part,
+		                &task);
+	} else {
+		run_part(&task, 0, 0);
+	}
 	return AMOS_DONE;
 }
 

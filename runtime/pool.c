@@ -5,9 +5,11 @@
 // Each thread has a range of the workers, the same part of every launch: what a launch reads again,
 // such as a weight in a loop, is still in the thread's own cache. When its range is done, a thread
 // helps with those of others. It claims a share of what is left of a range, so shares shrink
-// towards the end and all threads end at about the same time. A thread that waits, for a launch or
-// for its end, spins at first, since the wait is often short, and then sleeps: a spinning thread
-// takes a core from other processes, or from the thread it waits for.
+// towards the end and all threads end at about the same time. Of workers that gain from one call, a
+// thread claims most of its own range at once, and leaves the rest for whoever comes first. A
+// thread that waits, for a launch or for its end, spins at first, since the wait is often short,
+// and then sleeps: a spinning thread takes a core from other processes, or from the thread it waits
+// for.
 #include "float_mode.h"
 #include "rt.h"
 #include <limits.h>
@@ -22,6 +24,7 @@
 enum {
 	LINE = 64,                   // bytes of a cache line
 	PARTS = 8,                   // a thread claims its share of what is left in so many parts
+	GANG_PARTS = 4,              // and of its own, of gangs, all but one of so many
 	STACK = 1 << 20,             // bytes; kernels use local memory instead
 	SPIN = 50 * 1000,            // nanoseconds until a waiting thread sleeps
 	PLACED = 1000 * 1000 * 1000, // nanoseconds of launches until the system may move a helper
@@ -59,7 +62,7 @@ struct helper { // a thread other than the caller's
 };
 
 struct amos_pool {
-	amos_worker *work; // of the current launch
+	const struct amos_kernel *kernel; // of the current launch
 	char *const *buf;
 	struct amos_part *parts;  // NULL: they are not timed
 	char *local;              // of the caller's thread
@@ -117,13 +120,21 @@ static void wait_change(struct event *e, unsigned old)
 
 // ---- launches -------------------------------------------------------------------------
 
+// Returns how many workers a thread claims of those left of a range, perhaps its own.
+static int64_t share(int64_t left, int64_t gang, bool own)
+{
+	int64_t some = left < PARTS ? 1 : left / PARTS, most = left - left / GANG_PARTS;
+	most = most < gang ? most : gang;
+	return own && most > some ? most : some;
+}
+
 // Claims workers of a range and runs them on thread `number`, until none is left.
 static void serve_range(struct amos_pool *p, struct range *r, int64_t number, char *local)
 {
 	int64_t left = atomic_load_explicit(&r->left, memory_order_acquire), count;
 	struct amos_part *own;
 	while (left) {
-		count = left < PARTS ? 1 : left / PARTS;
+		count = share(left, p->kernel->gang, r == &p->range[number]);
 		if (!atomic_compare_exchange_weak_explicit(
 		        &r->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
 			continue;
@@ -133,8 +144,8 @@ static void serve_range(struct amos_pool *p, struct range *r, int64_t number, ch
 		own = p->parts ? &p->parts[number] : NULL;
 		if (own && !own->begin)
 			own->begin = amos_nanoseconds();
-		for (int64_t i = r->end - left, end = i + count; i < end; i++)
-			p->work(p->buf, i, local);
+		int64_t first = r->end - left;
+		amos_run_workers(p->kernel, p->buf, first, first + count, local);
 		if (own)
 			own->end = amos_nanoseconds();
 		left = atomic_load_explicit(&r->left, memory_order_acquire);
@@ -162,14 +173,14 @@ static void fill_ranges(struct amos_pool *p, int64_t n)
 	}
 }
 
-void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, int64_t n,
+void amos_pool_launch(struct amos_pool *p, const struct amos_kernel *kernel, char *const *buf,
                       struct amos_part *parts)
 {
-	p->work = work;
+	p->kernel = kernel;
 	p->buf = buf;
 	p->parts = parts;
 	atomic_store_explicit(&p->caller, amos_processor(), memory_order_relaxed);
-	fill_ranges(p, n);
+	fill_ranges(p, kernel->workers);
 	atomic_fetch_add(&p->begun.number, 1);
 	wake(&p->begun);
 	serve(p, 0, p->local);

@@ -122,9 +122,9 @@ int64_t amos_pool_threads(const struct amos_pool *);
 struct amos_part { // of a launch: when a thread ran workers, in nanoseconds
 	int64_t begin, end;
 };
-// Runs work(buf, i, local memory of the thread) for i in [0, n). Allocates nothing. Sets parts[i]
+// Runs the kernel's workers, with the local memory of the thread. Allocates nothing. Sets parts[i]
 // if thread i ran any; `parts` may be NULL.
-void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n,
+void amos_pool_launch(struct amos_pool *, const struct amos_kernel *, char *const *buf,
                       struct amos_part *parts);
 
 // ---- events.c, log.c: logs in the run directory ---------------------------------------

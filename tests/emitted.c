@@ -70,8 +70,9 @@ struct Compiled {
 int plain_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
 	char *const *pad = run->own;
-	for (int64_t i = kernel->workers - 1; i >= 0; i--) // in reverse, since any order is valid
-		kernel->code(buf, i, pad[i % 2]);
+	int64_t gang = MAX(1, kernel->gang), last = (kernel->workers - 1) / gang;
+	for (int64_t i = last; i >= 0; i--) // in reverse, since any order is valid
+		kernel->code(buf, i * gang, MIN(kernel->workers, (i + 1) * gang), pad[i % 2]);
 	return 0;
 }
 
@@ -80,7 +81,7 @@ static int forward_launch(const struct amos_run *run, const struct amos_kernel *
 {
 	char *const *pad = run->own;
 	for (int64_t i = 0; i < kernel->workers; i++)
-		kernel->code(buf, i, pad[i % 2]);
+		kernel->code(buf, i, i + 1, pad[i % 2]);
 	return 0;
 }
 

@@ -6,9 +6,10 @@
 
 enum { ROWS = 4, WIDE = 3, B = 64 }; // b is at byte 64 of params, the rows' errors at 0 of scratch
 
-static void error_of_row(char *const *buf, int64_t i, char *local)
+static void error_of_row(char *const *buf, int64_t i, int64_t end, char *local)
 {
 	const float *x = (const float *)buf[0] + i * WIDE, *w = (const float *)buf[2];
+	(void)end;
 	float *sum = (float *)local;
 	*sum = *(const float *)(buf[2] + B) - ((const float *)buf[1])[i];
 	for (int k = 0; k < WIDE; k++)
@@ -16,9 +17,9 @@ static void error_of_row(char *const *buf, int64_t i, char *local)
 	((float *)buf[3])[i] = *sum;
 }
 
-static void mean_square(char *const *buf, int64_t i, char *local)
+static void mean_square(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)i, (void)local;
+	(void)i, (void)end, (void)local;
 	const float *error = (const float *)buf[3];
 	float sum = 0;
 	for (int r = 0; r < ROWS; r++)
@@ -27,9 +28,9 @@ static void mean_square(char *const *buf, int64_t i, char *local)
 }
 
 // Worker k updates w[k]; worker WIDE updates b and counts the step.
-static void descend(char *const *buf, int64_t k, char *local)
+static void descend(char *const *buf, int64_t k, int64_t end, char *local)
 {
-	(void)local;
+	(void)end, (void)local;
 	const float *x = (const float *)buf[0], *error = (const float *)buf[3];
 	float sum = 0;
 	for (int r = 0; r < ROWS; r++)
@@ -72,12 +73,12 @@ static const struct amos_out loss_out[] = {{.name = "loss", .type = E_f32, .byte
 static const struct amos_out y_out[] = {
     {.name = "y_hat", .type = E_f32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
 static const struct amos_kernel line_kernels[] = {
-    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, line_operands, 6, NULL, "", "", NULL, 0},
-    {"loss", "row", 1, ROWS, 0, 1, mean_square, line_operands, 6, NULL, "", "", NULL, 0},
-    {"update", "map", WIDE + 1, 1 << 20, 0, 1, descend, line_operands, 6, NULL, "", "", NULL, 0},
+    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, line_operands, 6, NULL, "", "", NULL, 0, 0},
+    {"loss", "row", 1, ROWS, 0, 1, mean_square, line_operands, 6, NULL, "", "", NULL, 0, 0},
+    {"update", "map", WIDE + 1, 1 << 20, 0, 1, descend, line_operands, 6, NULL, "", "", NULL, 0, 0},
 };
 static const struct amos_kernel run_kernel[] = {
-    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, run_operands, 4, NULL, "", "", NULL, 0}};
+    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, run_operands, 4, NULL, "", "", NULL, 0, 0}};
 static const struct amos_entry line_entries[] = {
     {.name = "train",
      .reads = "11",
@@ -122,9 +123,9 @@ const struct amos_model mock_line = {
 enum { BATCH = 2, WINDOW = 8, WORDS = 50 };
 
 // Counts the tokens; the loss is the fraction of labels other than their token + 1.
-static void count_words(char *const *buf, int64_t i, char *local)
+static void count_words(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)i, (void)local;
+	(void)i, (void)end, (void)local;
 	const int64_t *tokens = (const int64_t *)buf[0], *labels = (const int64_t *)buf[1];
 	float *counts = (float *)buf[2], wrong = 0;
 	for (int k = 0; k < BATCH * WINDOW; k++) {
@@ -160,7 +161,7 @@ static const struct amos_slot words_slots[] = {
     {.name = "amos.step", .kind = S_state, .type = E_i64, .bytes = 8},
 };
 static const struct amos_kernel words_kernel[] = {
-    {"count", "map", 1, 0, 0, 1, count_words, line_operands, 6, NULL, "", "", NULL, 0}};
+    {"count", "map", 1, 0, 0, 1, count_words, line_operands, 6, NULL, "", "", NULL, 0, 0}};
 static const struct amos_entry words_entries[] = {
     {.name = "train",
      .reads = "11",

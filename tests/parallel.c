@@ -8,17 +8,22 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORKERS = 100003, LAUNCHES = 200 };
-static atomic_int times[WORKERS];
+enum { WORKERS = 100003, LAUNCHES = 200, GANG = 1000 };
+static atomic_int times[WORKERS], largest; // of a worker; gang
 
-static void count(char *const *buf, int64_t i, char *local)
+static void count(char *const *buf, int64_t first, int64_t end, char *local)
 {
-	// If local memory were shared, another thread would change it meanwhile.
-	memcpy(local, &i, sizeof i);
-	atomic_fetch_add_explicit(&times[i], 1, memory_order_relaxed);
-	int64_t mine;
-	memcpy(&mine, local, sizeof mine);
-	((int64_t *)buf[0])[i] = mine * mine;
+	int before = atomic_load(&largest), workers = (int)(end - first);
+	while (before < workers && !atomic_compare_exchange_weak(&largest, &before, workers))
+		;
+	for (int64_t i = first; i < end; i++) {
+		// If local memory were shared, another thread would change it meanwhile.
+		memcpy(local, &i, sizeof i);
+		atomic_fetch_add_explicit(&times[i], 1, memory_order_relaxed);
+		int64_t mine;
+		memcpy(&mine, local, sizeof mine);
+		((int64_t *)buf[0])[i] = mine * mine;
+	}
 }
 
 static const struct amos_out squares_out[] = {
@@ -31,7 +36,8 @@ static const struct amos_kernel kernel[] = {{.name = "squares",
                                              .times = 1,
                                              .code = count,
                                              .operands = &output,
-                                             .noperands = 1}};
+                                             .noperands = 1,
+                                             .gang = GANG}};
 static const struct amos_entry entry[] = {{.name = "run",
                                            .reads = "",
                                            .outs = squares_out,
@@ -51,8 +57,10 @@ static void every_worker_once(int threads)
 	m->nanoseconds = &nanoseconds;
 	m->spans = &spans;
 	memset(times, 0, sizeof times);
+	largest = 0;
 	for (int i = 0; i < LAUNCHES; i++)
 		CHECK(!amos_call(m, entry, NULL, NULL), "launch %d", i);
+	CHECK(largest == GANG, "a gang of %d workers", largest);
 	const int64_t *out = amos_out_bytes(m, entry, 0);
 	CHECK((uintptr_t)out % 64 == 0, "outputs at %p", (const void *)out);
 	for (int64_t i = 0; i < WORKERS; i++) {
@@ -69,9 +77,9 @@ static void every_worker_once(int threads)
 	amos_close(m);
 }
 
-static void nap(char *const *buf, int64_t i, char *local)
+static void nap(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)buf, (void)local;
+	(void)buf, (void)end, (void)local;
 	if (i == 0)
 		nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
 }
@@ -168,9 +176,9 @@ static void first_contents(void)
 
 // ---- floating-point mode --------------------------------------------------------------
 
-static void divide(char *const *buf, int64_t i, char *local)
+static void divide(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)local;
+	(void)end, (void)local;
 	volatile float x = 1, y = (float)(i + 3), small = 1e-30f, factor = 1e-10f;
 	((float *)buf[0])[i] = x / y;
 	((float *)buf[1])[i] = small * factor;
@@ -196,6 +204,7 @@ static void float_mode(int threads)
 	                                               {AMOS_BLOCK_OUTPUT, 1}};
 	struct amos_kernel row = kernel[0];
 	row.workers = N;
+	row.gang = 0;
 	row.code = divide;
 	row.operands = operands;
 	row.noperands = 2;
@@ -226,9 +235,9 @@ static void float_mode(int threads)
 // ---- loops ----------------------------------------------------------------------------
 
 // An iteration: s += x * f, stacked; another follows while s < 100.
-static void iterate(char *const *buf, int64_t i, char *local)
+static void iterate(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)i, (void)local;
+	(void)i, (void)end, (void)local;
 	int64_t s = *(int64_t *)buf[0] + *(int64_t *)buf[1] * *(int64_t *)buf[2];
 	*buf[3] = s < 100;
 	*(int64_t *)buf[4] = *(int64_t *)buf[5] = s;
@@ -237,7 +246,7 @@ static void iterate(char *const *buf, int64_t i, char *local)
 static int launch_one(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	(void)run;
-	k->code(buf, 0, NULL);
+	k->code(buf, 0, 1, NULL);
 	return 0;
 }
 
@@ -257,8 +266,8 @@ static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
 	const struct amos_operand inner[] = {{IN, 0},  {IN, 1},  {IN, 2},
 	                                     {OUT, 0}, {OUT, 1}, {OUT, 2}};
 	const struct amos_kernel rows[] = {
-	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL, 0},
-	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL, 0},
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL, 0, 0},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL, 0, 0},
 	};
 	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
 	const struct amos_run run = {

@@ -103,7 +103,7 @@ static int forward_launch(const struct amos_run *run, const struct amos_kernel *
 {
 	char *const *pad = run->own;
 	for (int64_t i = 0; i < kernel->workers; i++)
-		kernel->code(buf, i, pad[0]);
+		kernel->code(buf, i, i + 1, pad[0]);
 	return 0;
 }
 

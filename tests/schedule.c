@@ -42,7 +42,7 @@ static void by_panels(const Plan *p, Kern *k)
 	s->order = N_panels;
 	Inside inside = {computes, p};
 	DotSizes z = dot_sizes(p->graph->arena, p->graph, &inside, k, p->machine);
-	s->local = z.sums + z.strip + z.panel;
+	s->local = z.local;
 }
 
 static void in_double(const Plan *p, Kern *k)

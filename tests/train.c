@@ -188,15 +188,15 @@ static void count_left(char *const *buf, int64_t i, int64_t left)
 		memcpy(buf[5] + LEFT, &left, sizeof left);
 }
 
-static void second_batch(char *const *buf, int64_t i, char *local)
+static void second_batch(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	mock_line.entries[0].kernels[UPDATE].code(buf, i, local);
+	mock_line.entries[0].kernels[UPDATE].code(buf, i, end, local);
 	count_left(buf, i, 1);
 }
 
-static void first_batch(char *const *buf, int64_t i, char *local)
+static void first_batch(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)local;
+	(void)end, (void)local;
 	count_left(buf, i, 0);
 }
 
@@ -352,9 +352,9 @@ static void first_interrupt_saves(void)
 	amos_checkpoint_close(c);
 }
 
-static void slow(char *const *buf, int64_t i, char *local)
+static void slow(char *const *buf, int64_t i, int64_t end, char *local)
 {
-	(void)buf, (void)i, (void)local;
+	(void)buf, (void)i, (void)end, (void)local;
 	close(creat("running", 0666));
 	while (pause())
 		;

@@ -31,14 +31,14 @@ static const double usual = 0.5; // seconds; the array is smaller if there are f
 		SUMS(FINISH)                                                                       \
 		return 12.0 * ITERATIONS * 2 * lanes;                                              \
 	}                                                                                          \
-	static void multiply_##lanes(char *const *buf, int64_t i, char *pad)                       \
+	static void multiply_##lanes(char *const *buf, int64_t i, int64_t end, char *pad)          \
 	{                                                                                          \
-		(void)buf, (void)i, (void)pad;                                                     \
+		(void)buf, (void)i, (void)end, (void)pad;                                          \
 		work_##lanes();                                                                    \
 	}                                                                                          \
-	target static void pass_##lanes(char *const *buf, int64_t piece, char *pad)                \
+	target static void pass_##lanes(char *const *buf, int64_t piece, int64_t end, char *pad)   \
 	{                                                                                          \
-		(void)pad;                                                                         \
+		(void)end, (void)pad;                                                              \
 		Vector##lanes *v = (Vector##lanes *)(buf[0] + piece * PIECE);                      \
 		for (int i = 0; i < PIECE / bytes; i++)                                            \
 			v[i] += 1;                                                                 \
@@ -97,7 +97,7 @@ int measure_peak(int64_t threads, int lanes, double seconds, Peak *peak)
 	const struct amos_kernel kernels[] = {
 	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = WIDEST(multiply, lanes)},
 	    {"pass", "map", count, 0, bytes, 1, WIDEST(pass, lanes), &scratch, 1, NULL, "", "",
-	     NULL, 0},
+	     NULL, 0, 0},
 	};
 	const struct amos_entry entries[] = {
 	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},

@@ -252,10 +252,8 @@ static Value loop_table(Rows *rows, const Plan *plan, const Kern *kern, int64_t 
 static Value code_of_launch(Gen *g, const Launch *l)
 {
 	const char *name = kernel_name(g->arena, l->kernel, l->number);
-	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
-	LLVMTypeRef worker = LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
 	Value code = LLVMGetNamedFunction(g->module, name);
-	return code ? code : LLVMAddFunction(g->module, name, worker);
+	return code ? code : LLVMAddFunction(g->module, name, worker_type(g));
 }
 
 // A launch has an equal share of its kernel's flops, and of the bytes that the kernel reads and
@@ -303,6 +301,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_role] = text(g, role),
 		    [amos_kernel_kind] = text(g, kern_kind(kern)),
 		    [amos_kernel_workers] = number(g, l->workers),
+		    [amos_kernel_gang] = number(g, l->gang),
 		    [amos_kernel_flops] = number(g, own.flops / MAX(1, l->launches)),
 		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),
 		    [amos_kernel_times] = number(g, l->body ? 0 : times),

@@ -160,6 +160,8 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
 	Strip s = {.number = strip, .first = first_row(d, strip), .sums = d->sums};
+	if (d->s->gang > 1) // its worker's
+		d->parts.block = LLVMBuildUDiv(g->b, strip, number(g, d->s->strips), "");
 	if (d->s->a == W_place) {
 		s.a = in_place(d, 0, d->from, s.first);
 	} else if (d->s->a == W_patch) {
@@ -326,33 +328,87 @@ void go_to_block(Dot *d, Value block)
 
 // ---- the kernel -----------------------------------------------------------------------
 
-static void product(Dot *d)
+// Sets what workers first..end of some rows compute; rest: their columns, and batches or part of k.
+static void choose_part(Dot *d, Value first, Value end, Value rest)
 {
 	Gen *g = d->g;
-	// The worker's part: rows vary fastest, then columns, then the batch.
-	d->parts.block = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
-	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, d->p.down), "");
-	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), ""), part = number(g, 0);
+	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), ""), none = number(g, 0);
 	rest = LLVMBuildUDiv(g->b, rest, number(g, d->p.across), "");
-	if (d->s->parts > 1) { // of one batch
-		part = rest;
-		rest = number(g, 0);
-	}
-	d->first_batch = times(g, rest, d->s->batches);
+	d->part = d->s->parts > 1 ? rest : none; // of one batch
+	d->first_batch = d->s->parts > 1 ? none : times(g, rest, d->s->batches);
 	d->end_batch = end_after(g, d->first_batch, d->s->batches, number(g, d->p.batch));
-	d->first_strip = times(g, d->parts.block, d->s->strips);
-	d->end_strip = end_after(g, d->first_strip, d->s->strips, number(g, d->p.strips));
+	d->parts.block = first;
+	d->first_strip = times(g, first, d->s->strips);
+	d->end_strip = least(g, times(g, end, d->s->strips), number(g, d->p.strips));
 	Value panel = times(g, column, d->s->panels);
 	d->first_column = times(g, panel, d->p.width);
 	d->count = least(g, number(g, d->s->panels),
 	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
+}
+
+// Of workers, rows vary fastest, then columns, then the batch or the part of k.
+static void choose_own_part(Dot *d)
+{
+	Gen *g = d->g;
+	Value row = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
+	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, d->p.down), "");
+	choose_part(d, row, sum_of(g, row, number(g, 1)), rest);
+}
+
+// Calls body for the workers of the gang that have the same columns together: their strips are
+// packed and multiplied as those of one. The sums of workers follow each other.
+static void each_column_of_gang(Dot *d, void (*body)(Dot *, Value, Value), Value again, Value done)
+{
+	Gen *g = d->g;
+	if (d->s->gang <= 1) {
+		body(d, again, done);
+		return;
+	}
+	Dot own = *d;
+	Value down = number(g, d->p.down), zero = number(g, 0);
+	Value last = LLVMBuildSub(g->b, g->end_worker, number(g, 1), "");
+	last = LLVMBuildUDiv(g->b, last, down, "");
+	Loop rests = loop_begin(g, LLVMBuildUDiv(g->b, g->worker, down, ""),
+	                        sum_of(g, last, number(g, 1)), 1);
+	Value before = times(g, rests.i, d->p.down);
+	Value begin = LLVMBuildSub(g->b, g->worker, before, "");
+	Value within = LLVMBuildICmp(g->b, LLVMIntSGT, begin, zero, "");
+	Value first = LLVMBuildSelect(g->b, within, begin, zero, "");
+	choose_part(&own, first, least(g, LLVMBuildSub(g->b, g->end_worker, before, ""), down),
+	            rests.i);
+	Value passed = LLVMBuildSub(g->b, first, begin, "");
+	own.sums = element(d, d->sums, times(g, passed, d->p.sums / d->p.bytes));
+	body(&own, again, done);
+	loop_end(g, &rests);
+}
+
+static void start_partials(Dot *d, Value again, Value done)
+{
+	Gen *g = d->g;
+	(void)again, (void)done;
+	Value first = d->parts.block, strips = number(g, d->s->strips);
+	if (d->s->gang <= 1) {
+		each_column(d, partials_start, &d->parts);
+		return;
+	}
+	Value end = sum_of(g, d->end_strip, number(g, d->s->strips - 1));
+	Loop workers = loop_begin(g, first, LLVMBuildUDiv(g->b, end, strips, ""), 1);
+	d->parts.block = workers.i;
+	each_column(d, partials_start, &d->parts);
+	loop_end(g, &workers);
+}
+
+static void product(Dot *d)
+{
+	Gen *g = d->g;
+	choose_own_part(d);
 	if (d->s->parts > 1) {
 		d->sums = element(d, work_memory(g, d->p.part_offset),
-		                  sum_of(g, times(g, part, d->p.part_size), d->first_column));
+		                  sum_of(g, times(g, d->part, d->p.part_size), d->first_column));
 	} else {
 		if (d->s->a != W_winograd)
 			choose_streams(d);
-		d->sums = local_memory(g, d->p.sums);
+		d->sums = local_memory(g, MAX(1, d->s->gang) * d->p.sums);
 	}
 	if (d->p.strip)
 		d->strip = local_memory(g, d->p.strip);
@@ -372,21 +428,22 @@ static void product(Dot *d)
 	}
 	g->ops->tile_begin(g, &d->tile);
 	if (d->s->reduce.count)
-		each_column(d, partials_start, &d->parts);
+		each_column_of_gang(d, start_partials, NULL, NULL);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->p.batch, 1);
 	if (d->p.blocks == 1) {
 		go_to_block(d, number(g, 0));
 		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
 	} else {
-		Value first = times(g, part, d->p.part_blocks), all = number(g, d->p.blocks);
+		Value first = times(g, d->part, d->p.part_blocks), all = number(g, d->p.blocks);
 		Value end = end_after(g, first, d->p.part_blocks, all);
 		Loop blocks = loop_begin(g, first, end, 1);
 		go_to_block(d, blocks.i);
 		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
 		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
 		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
-		one_block(d, again, d->s->parts > 1 && !d->p.squares.summed ? NULL : done);
+		each_column_of_gang(d, one_block, again,
+		                    d->s->parts > 1 && !d->p.squares.summed ? NULL : done);
 		loop_end(g, &blocks);
 	}
 	loop_end(g, &batches);

@@ -24,6 +24,7 @@ typedef struct Dot {
 	bool next[2];        // what is packed next of it is prefetched meanwhile
 	Index in_batch, row; // of all batches: the row that is finished
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
+	Value part;                                           // of k
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
 	Partials parts;                                       // of the kernel's reductions

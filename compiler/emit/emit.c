@@ -477,14 +477,16 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 				shared = MAX(shared, kern[i].sched->shared);
 		}
 		if (workers)
-			entry->launch[entry->n++] = (Launch){.kern = kern,
-			                                     .kerns = count,
-			                                     .kernel = (int)*kernel - 1,
-			                                     .number = number++,
-			                                     .launches = launches,
-			                                     .workers = workers,
-			                                     .shared = shared,
-			                                     .signature = s};
+			entry->launch[entry->n++] =
+			    (Launch){.kern = kern,
+			             .kerns = count,
+			             .kernel = (int)*kernel - 1,
+			             .number = number++,
+			             .launches = launches,
+			             .workers = workers,
+			             .gang = stage == MAIN ? MAX(1, kern->sched->gang) : 1,
+			             .shared = shared,
+			             .signature = s};
 	}
 }
 

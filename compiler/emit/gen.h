@@ -49,6 +49,7 @@ typedef struct Gen {
 	LLVMModuleRef module;
 	LLVMBuilderRef b;
 	Value function, buf, worker, local;
+	Value end_worker; // of the gang, which begins with `worker`
 	LLVMBasicBlockRef entry; // variables
 	LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr;
 	Level *level;      // where code is written now
@@ -468,6 +469,7 @@ Location value_location(const Plan *, Ref); // of constants too
 Value location_address(Gen *, Ref);         // of a value in memory
 Value out_address(Gen *, int k);            // of output k
 Value work_memory(Gen *, int64_t offset);   // what all workers share
+LLVMTypeRef worker_type(Gen *);              // amos_worker of a CPU
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
@@ -479,6 +481,7 @@ typedef struct Launch {
 	int launches;
 	bool again; // its kernel has run before
 	int64_t workers;
+	int64_t gang;
 	int64_t shared; // bytes that it gives each worker's threads to share
 	const Signature *signature;
 	struct Entry *body; // of a loop, which has no kernel of its own

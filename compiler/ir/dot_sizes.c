@@ -284,6 +284,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	}
 	if (s->b != W_place && !s->b_shared)
 		p.panel = full_lines(s->panels * p.panel_size * p.bytes);
+	p.local = MAX(1, s->gang) * p.sums + p.strip + p.panel + p.products;
 	return p;
 }
 

@@ -371,6 +371,7 @@ typedef struct DotSizes {
 	int64_t partials;               // bytes of work before the partial results
 	int64_t sums, strip, panel;     // bytes of local memory
 	int64_t products;               // the same, of the points of squares
+	int64_t local;                  // of all of these, with the sums of a gang
 } DotSizes;
 // Returns how many lines of `run` windows, so many rows apart, a matrix register of `rows` has.
 static inline int64_t joined_lines(int64_t rows, int64_t run, int64_t apart)

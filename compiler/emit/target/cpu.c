@@ -5,14 +5,20 @@
 
 // ---- hooks ----------------------------------------------------------------------------
 
-// void kernel(ptr buf, i64 worker, ptr local)
+// void kernel(ptr buf, i64 worker, i64 end_worker, ptr local)
+LLVMTypeRef worker_type(Gen *g)
+{
+	LLVMTypeRef arg[] = {g->ptr, g->i64, g->i64, g->ptr};
+	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, COUNT(arg), 0);
+}
+
 static void begin_launch(Gen *g, const char *name)
 {
-	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
-	function_begin(g, name, LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0));
+	function_begin(g, name, worker_type(g));
 	g->buf = LLVMGetParam(g->function, 0);
 	g->worker = LLVMGetParam(g->function, 1);
-	g->local = LLVMGetParam(g->function, 2);
+	g->end_worker = LLVMGetParam(g->function, 2);
+	g->local = LLVMGetParam(g->function, 3);
 }
 
 static LLVMTypeRef pointer(Gen *g)
