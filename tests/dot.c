@@ -1,7 +1,9 @@
 // dot.c: checks matrix products of every shape and view, with maps before and after.
 // They equal the evaluator on the widest vectors of this machine and on narrower ones, with workers
-// in any order, and so they do with operands rounded to bf16.
+// in any order, alone or in gangs, and so they do with operands rounded to bf16.
 #include "emitted.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A graph in the notation: `slot` lines and one output. `depth` is the number of products per sum.
@@ -390,11 +392,71 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 	return failed;
 }
 
+// Returns a number up to `most`, all magnitudes alike; often a multiple of 16.
+static int64_t random_size(uint64_t *state, int64_t most)
+{
+	double x = (random_number(state) + 1) / 2;
+	int64_t n = (int64_t)exp(x * log((double)most + 1));
+	return random_number(state) < 0 && n > 16 ? n / 16 * 16 : MAX(1, n);
+}
+
+// Returns a product of any sizes with some maps before and after.
+static struct Case random_case(Arena *arena, uint64_t *state)
+{
+	enum { LARGEST = 4000, WORK = 1 << 26, RESULT = 1 << 20 };
+	static const char *const before[] = {"", "max(a, 0)", "a * 0.5 + 0.25"};
+	static const char *const after[] = {"out y = %1\n", "out y = max(%1 + c, 0)\n",
+	                                    "out y = %1 * 0.5\nout s = sum(%1 * 0.01; [0])\n"};
+	int64_t m = random_size(state, LARGEST), n = random_size(state, MIN(LARGEST, RESULT / m));
+	int64_t k = random_size(state, MIN(LARGEST, WORK / (m * n)));
+	unsigned kind = (unsigned)(*state >> 33);
+	bool a_turned = kind % 3 == 2, b_turned = kind % 3 == 1;
+	const char *a = before[kind / 3 % COUNT(before)];
+	struct Case c = {.depth = (int)MAX(k, m)}; // a sum over rows has as many terms
+	c.name = format(arena, "%s %lldx%lldx%lld after %s",
+	                a_turned   ? "tn"
+	                : b_turned ? "nt"
+	                           : "nn",
+	                (long long)m, (long long)k, (long long)n, *a ? a : "none");
+	Text text = {.arena = arena};
+	say(&text, "graph random\nslot a : input f32[%lld,%lld]\n", (long long)(a_turned ? k : m),
+	    (long long)(a_turned ? m : k));
+	say(&text, "slot b : input f32[%lld,%lld]\nslot c : input f32[1,%lld]\n",
+	    (long long)(b_turned ? n : k), (long long)(b_turned ? k : n), (long long)n);
+	say(&text, "%%1 = dot(%s%s%s, %s) : f32[%lld,%lld]\n", a_turned ? "permute(" : "",
+	    *a ? a : "a", a_turned ? "; [1,0])" : "", b_turned ? "permute(b; [1,0])" : "b",
+	    (long long)m, (long long)n);
+	say(&text, "%s", after[kind / 9 % COUNT(after)]);
+	c.text = text.at;
+	return c;
+}
+
+// Checks `count` random products on this machine's widest and on matrix registers.
+static int check_random(uint64_t seed, int count, int *tried)
+{
+	static const char *const targets[] = {"cpu", "amx:host"};
+	int failed = 0;
+	for (int i = 0; i < count; i++) {
+		Arena *arena = arena_new();
+		struct Case c = random_case(arena, &seed);
+		for (int t = 0; t < 2 * COUNT(targets); t++, ++*tried)
+			failed += check(&c, targets[t / 2], NULL, t % 2);
+		arena_free(arena);
+	}
+	return failed;
+}
+
+// dot [NAME]: that case alone. dot random SEED COUNT: as many random products.
 int main(int argc, char **argv)
 {
+	enum { RANDOM = 24 };
 	static const char *const masks[] = {NULL, "-avx512bf16", "-avx512f",
 	                                    "-avx512f,-avx2,-fma,-avx"};
 	int failed = 0, tried = 0;
+	bool random = argc == 4 && !strcmp(argv[1], "random");
+	if (argc == 1 || random)
+		failed += check_random(random ? (uint64_t)atoll(argv[2]) : 1,
+		                       random ? atoi(argv[3]) : RANDOM, &tried);
 	Arena *arena = arena_new();
 	for (int m = 0; m < 2 * COUNT(masks); m++)
 		for (int i = 0; i < COUNT(cases) && mask_applies(arena, masks[m / 2]); i++) {
