@@ -5,8 +5,9 @@
 // A worker packs its columns of b into panels as wide as the tile, which stay in its L2. Then it
 // goes down its rows, a strip of tile height at a time: a strip of a (in place, or packed) is
 // multiplied by every panel, and the maps after the dot are computed for the strip while its sums
-// are in L1. If k is too long for one block, sums stay in local memory until the next. What several
-// workers would pack is packed once, by the launch before (pack.c).
+// are in L1. If k is too long for one block, sums stay in local memory until the next; workers of
+// a gang multiply a block one after the other, so that it comes to L2 once. What several workers
+// would pack is packed once, by the launch before (pack.c).
 #include "dot.h"
 
 // ---- the worker -----------------------------------------------------------------------
@@ -328,7 +329,8 @@ void go_to_block(Dot *d, Value block)
 
 // ---- the kernel -----------------------------------------------------------------------
 
-// Sets what workers first..end of some rows compute; rest: their columns, and batches or part of k.
+// Sets what workers first..end of those with the same columns compute; rest: the number of these
+// columns in those of all batches, or parts of k.
 static void choose_part(Dot *d, Value first, Value end, Value rest)
 {
 	Gen *g = d->g;
@@ -346,7 +348,7 @@ static void choose_part(Dot *d, Value first, Value end, Value rest)
 	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
 }
 
-// Of workers, rows vary fastest, then columns, then the batch or the part of k.
+// Sets what the first worker of the call computes: rows vary fastest, then columns, then the rest.
 static void choose_own_part(Dot *d)
 {
 	Gen *g = d->g;
