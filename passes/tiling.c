@@ -536,11 +536,12 @@ static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 }
 
 // Workers of one call multiply a block of k in turn, so that it comes to L2 once for all of them.
-// Their sums, which wait for the next block, take half of L2.
+// Their sums, which wait for the next block, take half of L2. A small machine lacks the memory.
 static int64_t choose_gang(const Tiling *d)
 {
 	const Sched *s = d->t->sched;
-	bool waits = d->p.blocks > 1 && d->p.batch == 1 && s->parts <= 1 && s->a != W_winograd;
+	bool waits = d->t->machine->workers > 1 && d->p.blocks > 1 && d->p.batch == 1 &&
+	             s->parts <= 1 && s->a != W_winograd;
 	return waits ? MIN(d->p.down * d->p.across, d->cache / 2 / d->p.sums) : 0;
 }
 
