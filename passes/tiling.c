@@ -596,6 +596,7 @@ void tile_product(Scheduler *t)
 	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
 	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	s->gang = choose_gang(&d);
+	// A gang packs b once for all of its rows.
 	int64_t groups = s->gang > 1 ? d.p.down / 2 : d.p.down;
 	s->b_shared = !d.p.squares.summed && is_shared(&d, 1, (Packing)s->b, groups);
 	update(&d);

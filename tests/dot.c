@@ -431,6 +431,39 @@ static struct Case random_case(Arena *arena, uint64_t *state)
 	return c;
 }
 
+// Returns a convolution of any sizes, of images with channels last, or its kernel's gradient.
+static struct Case random_convolution(Arena *arena, uint64_t *state)
+{
+	enum { SIDE = 40, CHANNELS = 300, WORK = 1 << 25 };
+	int64_t taps = 1 + (int64_t)(*state >> 33) % 4, stride = 1 + (int64_t)(*state >> 40) % 2;
+	int64_t h = taps + random_size(state, SIDE), w = taps + random_size(state, SIDE);
+	int64_t pad = (int64_t)(*state >> 33) % taps, batch = random_size(state, 4);
+	int64_t high = (h + 2 * pad - taps) / stride + 1, wide = (w + 2 * pad - taps) / stride + 1;
+	int64_t c = random_size(state, CHANNELS), k = taps * taps * c, m = batch * high * wide;
+	int64_t n = random_size(state, MAX(1, MIN(CHANNELS, WORK / (m * k))));
+	bool gradient = random_number(state) < 0;
+	struct Case of = {.depth = (int)MAX(k, m)};
+	of.name = format(
+	    arena, "%s of [%lld,%lld,%lld,%lld], %lld taps, stride %lld, pad %lld, to %lld",
+	    gradient ? "gradient" : "convolution", (long long)batch, (long long)h, (long long)w,
+	    (long long)c, (long long)taps, (long long)stride, (long long)pad, (long long)n);
+	Text text = {.arena = arena};
+	say(&text, "graph random\nslot x : input f32[%lld,%lld,%lld,%lld]\n", (long long)batch,
+	    (long long)h, (long long)w, (long long)c);
+	say(&text, "slot w : input f32[%lld,%lld]\n", (long long)(gradient ? m : k), (long long)n);
+	say(&text, "%%1 = window(x; [1,%lld,%lld,%lld,1,%lld,1, 2,%lld,%lld,%lld,1,%lld,1], 0)",
+	    (long long)high, (long long)taps, (long long)stride, (long long)pad, (long long)wide,
+	    (long long)taps, (long long)stride, (long long)pad);
+	say(&text, " : f32[%lld,%lld,%lld,%lld,%lld,%lld]\n", (long long)batch, (long long)high,
+	    (long long)wide, (long long)c, (long long)taps, (long long)taps);
+	say(&text, "%%2 = reshape(permute(%%1; [0,1,2,4,5,3]); [%lld,%lld]) : f32[%lld,%lld]\n",
+	    (long long)m, (long long)k, (long long)m, (long long)k);
+	say(&text,
+	    gradient ? "out y = dot(permute(%%2; [1,0]), w)\n" : "out y = max(dot(%%2, w), 0)\n");
+	of.text = text.at;
+	return of;
+}
+
 // Checks `count` random products on this machine's widest and on matrix registers.
 static int check_random(uint64_t seed, int count, int *tried)
 {
@@ -438,7 +471,8 @@ static int check_random(uint64_t seed, int count, int *tried)
 	int failed = 0;
 	for (int i = 0; i < count; i++) {
 		Arena *arena = arena_new();
-		struct Case c = random_case(arena, &seed);
+		struct Case c =
+		    i % 3 ? random_case(arena, &seed) : random_convolution(arena, &seed);
 		for (int t = 0; t < 2 * COUNT(targets); t++, ++*tried)
 			failed += check(&c, targets[t / 2], NULL, t % 2);
 		arena_free(arena);

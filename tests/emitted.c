@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int scratch_byte = 0xA5;
 
@@ -97,6 +98,8 @@ int device_launch(const struct amos_run *run, const struct amos_kernel *kernel, 
 typedef struct Memory { // a block followed by guard bytes
 	char *at;
 	int64_t bytes;
+	char *pages; // of the process; NULL: it has none
+	size_t room;
 } Memory;
 
 typedef struct Run {
@@ -113,6 +116,27 @@ enum {
 };                                // OUTSIDE: status of a run that overwrites guard bytes
 #define ROOM ((int64_t)256 << 20) // of a run on a device
 
+// Sets a block's pages, between two that fault: a kernel that reads far outside of it ends there.
+static void map_pages(Memory *b)
+{
+	enum { PAGE = 4096 };
+	int64_t own = (b->bytes + MARKS + MARKS - 1) / MARKS * MARKS;
+	int64_t within = (own + PAGE - 1) / PAGE * PAGE;
+	b->room = (size_t)within + 2 * PAGE;
+	b->pages = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->pages == MAP_FAILED || mprotect(b->pages, PAGE, PROT_NONE) ||
+	    mprotect(b->pages + PAGE + within, PAGE, PROT_NONE))
+		bug("no memory for a run");
+	b->at = b->pages + PAGE + within - own;
+}
+
+static void run_end(Run *r)
+{
+	for (int k = 0; k < r->blocks.count; k++)
+		if (r->blocks.at[k].pages)
+			munmap(r->blocks.at[k].pages, r->blocks.at[k].room);
+}
+
 static char *new_block(Arena *arena, Run *r, int64_t bytes)
 {
 	Memory b = {.bytes = bytes};
@@ -124,7 +148,7 @@ static char *new_block(Arena *arena, Run *r, int64_t bytes)
 		r->left = (struct amos_block){r->left.at + all, r->left.bytes - all};
 		memset(b.at, 0, (size_t)bytes);
 	} else {
-		b.at = take(arena, (size_t)bytes + MARKS);
+		map_pages(&b);
 	}
 	memset(b.at + bytes, MARK, MARKS);
 	PUSH(arena, r->blocks, b);
@@ -277,6 +301,7 @@ void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch
 		slot[s] =
 		    array_from(arena, slot[s].type, &slot[s].shape, slot_memory(&r, c->plan, s));
 	}
+	run_end(&r);
 }
 
 Array *outs_launched(Arena *arena, const Compiled *c, const Array *slot, Launcher *launch)
@@ -291,6 +316,7 @@ Array *outs_launched(Arena *arena, const Compiled *c, const Array *slot, Launche
 		const Val *v = val(g, g->outs.at[k].val);
 		value[g->outs.at[k].val] = array_from(arena, v->type, &v->shape, r.outputs[k]);
 	}
+	run_end(&r);
 	return value;
 }
 
@@ -334,6 +360,7 @@ static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const 
 		printf("%s: %s depends on the order of workers\n", what, end_name(g, k));
 		same = false;
 	}
+	run_end(&other);
 	return same;
 }
 
@@ -349,6 +376,7 @@ double check_compiled(Arena *arena, const Compiled *c, const Array *slot, Launch
 		worst =
 		    fmax(worst, compare(arena, &expected[end_at(g, k)], end_memory(&r, c->plan, k),
 		                        tolerance, least ? least[k] : 0, what, end_name(g, k)));
+	run_end(&r);
 	return worst;
 }
 
@@ -526,6 +554,7 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 	for (int k = 0; k < n; k++)
 		error[k] = good ? error_of(own, &expected[end_at(g, k)], end_memory(&r, c->plan, k))
 		                : INFINITY;
+	run_end(&r);
 	free_compiled(c);
 	arena_free(own);
 	return error;

@@ -103,12 +103,12 @@ static const Sched *schedule_in_loop(const Plan *p)
 static int test_panels(Arena *arena)
 {
 	const Graph *g = parse_graph(arena, "cell",
-	                             "graph cell\nslot h : input f32[40,96]\n"
-	                             "slot w : input f32[96,1920]\n%1 = const i64 {7}\n"
+	                             "graph cell\nslot h : input f32[40,192]\n"
+	                             "slot w : input f32[192,1920]\n%1 = const i64 {7}\n"
 	                             "%2 = loop(%1, h, w; [7,1,0,0,0]) : i64\n"
-	                             "slot x : input f32[40,96]\nslot u : input f32[96,1920]\n"
+	                             "slot x : input f32[40,192]\nslot u : input f32[192,1920]\n"
 	                             "%1 = dot(x, u) : f32[40,1920]\n"
-	                             "%2 = slice(%1; [0,7], [40,96], [1,20]) : f32[40,96]\n"
+	                             "%2 = slice(%1; [0,7], [40,192], [1,10]) : f32[40,192]\n"
 	                             "out y = act(%2; tanh)\nend\n"
 	                             "out y = result(%2; 0)\n",
 	                             book_builtin());

@@ -199,9 +199,13 @@ static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices
 	finish_parts(d, parts, slices);
 }
 
+// A panel may begin vectors beyond the last column: these read the last ones again.
 Index column_lanes(Dot *d, Value base)
 {
-	return lanes_within(d->g, base, d->p.n);
+	Gen *g = d->g;
+	if (d->p.n % g->width == 0 && d->p.n % d->p.width)
+		base = least(g, base, number(g, d->p.n - g->width));
+	return lanes_within(g, base, d->p.n);
 }
 
 Value b_at_step(Dot *d, Value step, const Index *lanes)
@@ -278,7 +282,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 	Value panel = times(g, panels.i, d->p.panel_size);
 	Index lanes[UNITS];
 	for (int64_t u = 0; u < vectors; u++)
-		lanes[u] = lanes_within(g, sum_of(g, column, number(g, u * width)), d->p.n);
+		lanes[u] = column_lanes(d, sum_of(g, column, number(g, u * width)));
 	Loop steps = loop_begin(g, runs.i, last, 1);
 	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
 	for (int64_t u = 0; u < vectors; u++) {
