@@ -39,7 +39,8 @@ typedef struct Emitter {
 	VEC(Signature *) kernels; // by number: that of its first use
 	VEC(Batch) batches;
 	VEC(VariantTile) tiles; // each once, by variant
-	// What threads share while they compile batches; parts are theirs until all are compiled.
+	// What threads share while they compile; the bytes of a part are its thread's until the
+	// end.
 	pthread_mutex_t lock;
 	pthread_cond_t written;
 	Part *part;    // by batch
@@ -445,7 +446,8 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	e->end = end;
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	threads = MAX(1, MIN(threads, end - from));
+	int most = e->unwritten ? e->kernels.count : end - from; // kernels may call as many tiles
+	threads = MAX(1, MIN(threads, most));
 	int tiles = e->batches.count;
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
