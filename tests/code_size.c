@@ -1,33 +1,39 @@
 // code_size.c: checks how much code kernels are, which decides how long they take to compile.
-// For a named class of machines, so that the sizes are the same everywhere.
+// For named classes of machines, so that the sizes are the same everywhere.
 #include "emitted.h"
 
 static const struct Case {
-	const char *name, *graph;
+	const char *name, *cpu, *graph;
 	size_t most; // bytes of the object
 } cases[] = {
-    {"blocks of all channels need no masks",
+    {"blocks of all channels need no masks", "cpu:x86-64-v3",
      "graph blocks\nslot x : input f32[4,14,14,256]\nslot w : input f32[2304,64]\n"
      "%1 = window(x; [1,7,3,2,1,1,1, 2,7,3,2,1,1,1], 0) : f32[4,7,7,256,3,3]\n"
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,7,7,3,3,256]\n"
      "out y = dot(reshape(%2; [196,2304]), w)\n",
      7200},
-    {"blocks of all channels need no masks, by Winograd's method",
+    {"blocks of all channels need no masks, by Winograd's method", "cpu:x86-64-v3",
      "graph blocks\nslot x : input f32[4,14,14,256]\nslot w : input f32[2304,64]\n"
      "%1 = window(x; [1,14,3,1,1,1,1, 2,14,3,1,1,1,1], 0) : f32[4,14,14,256,3,3]\n"
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,14,14,3,3,256]\n"
      "out y = dot(reshape(%2; [784,2304]), w)\n",
      19000},
-    {"the gradient of a kernel, by Winograd's method",
+    {"the gradient of a kernel, by Winograd's method", "cpu:x86-64-v3",
      "graph blocks\nslot x : input f32[4,16,16,256]\nslot g : input f32[1024,64]\n"
      "%1 = window(x; [1,16,3,1,1,1,1, 2,16,3,1,1,1,1], 0) : f32[4,16,16,256,3,3]\n"
      "%2 = permute(%1; [0,1,2,4,5,3]) : f32[4,16,16,3,3,256]\n"
      "out y = dot(permute(reshape(%2; [1024,2304]); [1,0]), g)\n",
      21000},
-    {"keys are packed by a loop",
+    {"keys are packed by a loop", "cpu:x86-64-v3",
      "graph attention\nslot q : input f32[8,128,64]\nslot k : input f32[8,128,64]\n"
      "slot v : input f32[8,128,64]\nout y = attend(q, k, v; 0.125, 0, 0)\n",
      12500},
+    {"squares are transposed by a function that packs for all products", "cpu:sapphirerapids",
+     "graph squares\nslot x : input f32[1024,512]\nslot g : input f32[1024,512]\n"
+     "slot w : input f32[512,512]\nout a = dot(permute(x; [1,0]), g)\n"
+     "out b = dot(permute(g; [1,0]), x * 2)\nout c = dot(x, permute(w; [1,0]))\n"
+     "out d = dot(g, permute(w * 2; [1,0]))\n",
+     27500},
 };
 
 int main(void)
@@ -37,7 +43,7 @@ int main(void)
 		const struct Case *c = &cases[i];
 		Arena *arena = arena_new();
 		const Graph *g = parse_graph(arena, c->name, c->graph, book_builtin());
-		const Target *target = target_named(arena, "cpu:x86-64-v3", NULL);
+		const Target *target = target_named(arena, c->cpu, NULL);
 		Plan *plan = plan_graph(arena, g, "run", target_machine(target));
 		EmitOptions options = {.threads = 1, .name = c->name};
 		size_t count = emit(arena, 1, 1, &(Variant){target, NULL, &plan}, &options)->count;

@@ -537,6 +537,15 @@ static int64_t tall_strips(const Dot *d)
 	return windows || few || d->p.matrix || d->s->reduce.count ? 0 : d->p.strips - twice;
 }
 
+// Returns the bytes from line to line of operand o, if squares of it can be read from memory: its
+// elements are of the type that is packed, and steps are of two lines each.
+static int64_t line_bytes(const Dot *d, int o, int64_t elements)
+{
+	Elem type = val(d->g->graph, d->v->in[o])->type;
+	Elem packed = d->p.fold > 1 && d->p.slices == 1 ? E_bf16 : d->v->type;
+	return type == packed && d->p.line % d->p.fold == 0 ? elements * elems[type].bytes : 0;
+}
+
 void emit_dot(Gen *g)
 {
 	const Kern *kern = g->kern;
@@ -591,6 +600,8 @@ void emit_dot(Gen *g)
 	}
 	d.a_rows = a.fixed && a.down == 1;
 	d.b_rows = d.p.matrix ? is_contiguous(&d, 1) : b.fixed && b.along == 1;
+	d.line[0] = s->a == W_copy && a.fixed && a.down == 1 ? line_bytes(&d, 0, a.along) : 0;
+	d.line[1] = s->b == W_transpose && b.fixed && b.down == 1 ? line_bytes(&d, 1, b.along) : 0;
 	d.b_columns = s->b == W_transpose && b.fixed && b.down == 1;
 	d.far[0] = a.along * d.p.bytes;
 	d.far[1] = (d.b_columns ? b.along : b.down) * d.p.bytes;

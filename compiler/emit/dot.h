@@ -13,12 +13,15 @@ typedef struct Dot {
 	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
 	bool b_columns;           // b is contiguous along its columns: these are transposed
 	Value panel, strip, sums; // memory
-	Value products;           // the same, of the points of squares
+	Value square;   // the same, of lines that are computed to be transposed; NULL: none yet
+	Value products; // the same, of the points of squares
 	Value sum_tile, low_tile; // functions; the other has a row less
 	int64_t tall;             // strips before those of the low tile; 0: it is not used
 	Value stream[STREAMS];    // of the maps after the product
 	struct Stream rows[STREAMS];
 	int streams;
+	int64_t line[2];     // bytes from line to line of an operand whose squares lie in memory as
+	                     // they are transposed; 0: they do not
 	int64_t far[2];      // bytes from step to step of an operand; from column to column of b,
 	                     // where these are transposed
 	bool next[2];        // what is packed next of it is prefetched meanwhile
@@ -68,6 +71,23 @@ typedef struct PatchLine { // elements of the value under windows
 	double fill;
 	Value to; // where it is packed
 } PatchLine;
+
+// ---- square.c -------------------------------------------------------------------------
+
+typedef struct Lines { // of a square, as tile_function() says
+	Value from, stride, count, ahead;
+} Lines;
+
+// Returns how many vectors are transposed of a step, or of both elements of its slices.
+int turned_parts(const Dot *);
+// Returns the lines of operand o from a step on, which lie in memory; the next ones across them are
+// prefetched.
+Lines lines_in_place(Dot *, int o, Value step, Value other, Value count);
+// Returns lines that the kernel computes: columns, or steps of rows. keep_parts() stores number i.
+Lines computed_lines(Dot *, SquareOf);
+void keep_parts(Dot *, const Value *parts, Value i);
+// Calls the function that transposes a square, to an address; step: elements from step to step.
+void turn_square(Dot *, SquareOf, const Lines *, Value to, int64_t step);
 
 // ---- dot_prefetch.c -------------------------------------------------------------------
 

@@ -6,7 +6,6 @@
 #include <llvm-c/Analysis.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,9 +39,14 @@ typedef struct Emitter {
 	VEC(Signature *) kernels; // by number: that of its first use
 	VEC(Batch) batches;
 	VEC(VariantTile) tiles; // each once, by variant
-	Part *part;             // by batch
-	atomic_int next;
-	int end; // of the batches to compile now
+	// What threads share while they compile; the bytes of a part are its thread's until the
+	// end.
+	pthread_mutex_t lock;
+	pthread_cond_t written;
+	Part *part;    // by batch
+	int next, end; // of the batches to compile now
+	int unwritten; // those of kernels that may still call tiles
+	bool failed;
 } Emitter;
 
 Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
@@ -247,6 +251,83 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 	return t->ops->write(arena, t, module, machine);
 }
 
+// ---- batches --------------------------------------------------------------------------
+
+static int by_variant(const void *a, const void *b)
+{
+	const VariantTile *x = a, *y = b;
+	int order = (x->variant > y->variant) - (x->variant < y->variant);
+	return order ? order : memcmp(&x->tile, &y->tile, sizeof x->tile);
+}
+
+// Divides the tiles that modules call among modules of their own: most are called by several.
+static void divide_tiles(Emitter *e)
+{
+	enum { SOME = 2 };
+	int first = e->batches.count, n = 0;
+	if (e->tiles.count)
+		qsort(e->tiles.at, (size_t)e->tiles.count, sizeof *e->tiles.at, by_variant);
+	for (int k = 0; k < e->tiles.count; k++) {
+		const VariantTile *tile = &e->tiles.at[k];
+		if (n && !by_variant(&e->tiles.at[n - 1], tile))
+			continue;
+		Batch *last = &e->batches.at[e->batches.count - 1];
+		if (e->batches.count > first && last->variant == tile->variant &&
+		    last->end - last->first < SOME)
+			last->end++;
+		else
+			PUSH(e->arena, e->batches,
+			     ((Batch){.target = e->code[tile->variant].variant->target,
+			              .variant = tile->variant,
+			              .first = n,
+			              .end = n + 1,
+			              .kind = B_tiles}));
+		e->tiles.at[n++] = *tile;
+	}
+	Part *part = NEWS(e->arena, Part, e->batches.count);
+	memcpy(part, e->part, (size_t)first * sizeof *part);
+	e->part = part;
+	e->next = first;
+	e->end = e->batches.count;
+}
+
+// Notes which tiles a batch calls. After the last one, all tiles are known: threads go on with them
+// while others still compile kernels.
+static void batch_written(Emitter *e, const Batch *batch)
+{
+	pthread_mutex_lock(&e->lock);
+	for (int k = 0; batch->kind == B_kernels && k < batch->calls.list.count; k++)
+		PUSH(e->arena, e->tiles, ((VariantTile){batch->variant, batch->calls.list.at[k]}));
+	if (e->unwritten && batch->kind != B_tiles && !--e->unwritten) {
+		divide_tiles(e);
+		pthread_cond_broadcast(&e->written);
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+// Returns the number of a batch that no thread has compiled yet, or -1.
+static int next_batch(Emitter *e, Batch **batch)
+{
+	int number = -1;
+	pthread_mutex_lock(&e->lock);
+	while (e->next == e->end && e->unwritten && !e->failed)
+		pthread_cond_wait(&e->written, &e->lock);
+	if (e->next < e->end && !e->failed)
+		*batch = &e->batches.at[number = e->next++];
+	pthread_mutex_unlock(&e->lock);
+	return number;
+}
+
+static void give_up(Emitter *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->failed = true;
+	pthread_cond_broadcast(&e->written);
+	pthread_mutex_unlock(&e->lock);
+}
+
+// ---- threads --------------------------------------------------------------------------
+
 typedef struct Compiler { // of one thread
 	Emitter *emitter;
 	int home, number; // the caller's processor; this thread's number
@@ -257,10 +338,24 @@ typedef struct Compiler { // of one thread
 	Catch failure; // status 0: none
 } Compiler;
 
-static void compile_batch(Compiler *c, int number)
+static void write_batch(Gen *g, Emitter *e, Batch *batch)
+{
+	for (int k = batch->first; k < batch->end; k++)
+		if (batch->kind == B_tiles)
+			g->ops->tile(g, &e->tiles.at[k].tile);
+		else if (e->kernels.at[k]->part.count)
+			write_bundle(g, e->kernels.at[k], k);
+		else
+			write_kernel(g, e->kernels.at[k], k);
+	for (int k = 0; batch->kind == B_program && k < batch->calls.list.count; k++)
+		g->ops->tile(g, &batch->calls.list.at[k]);
+	if (batch->tables)
+		write_tables(g, e->entries, e->variants, e->code, e->options);
+}
+
+static void compile_batch(Compiler *c, Batch *batch, int number)
 {
 	Emitter *e = c->emitter;
-	Batch *batch = &e->batches.at[number];
 	const Target *t = batch->target;
 	LLVMContextRef context = c->context;
 	if (t != c->target) {
@@ -276,18 +371,12 @@ static void compile_batch(Compiler *c, int number)
 	Gen g = gen_new(c->arena, t, module);
 	batch->calls = (TileCalls){.arena = c->arena, .variant = batch->variant};
 	g.tiles = &batch->calls;
-	for (int k = batch->first; k < batch->end; k++)
-		if (batch->kind == B_tiles)
-			g.ops->tile(&g, &e->tiles.at[k].tile);
-		else if (e->kernels.at[k]->part.count)
-			write_bundle(&g, e->kernels.at[k], k);
-		else
-			write_kernel(&g, e->kernels.at[k], k);
-	for (int k = 0; batch->kind == B_program && k < batch->calls.list.count; k++)
-		g.ops->tile(&g, &batch->calls.list.at[k]);
-	if (batch->tables)
-		write_tables(&g, e->entries, e->variants, e->code, e->options);
-	e->part[number] = compile(c->arena, t, module, c->machine);
+	write_batch(&g, e, batch);
+	batch_written(e, batch);
+	Part part = compile(c->arena, t, module, c->machine);
+	pthread_mutex_lock(&e->lock);
+	e->part[number] = part;
+	pthread_mutex_unlock(&e->lock);
 	LLVMDisposeBuilder(g.b);
 	LLVMDisposeModule(module);
 }
@@ -295,12 +384,15 @@ static void compile_batch(Compiler *c, int number)
 static void *compile_thread(void *context)
 {
 	Compiler *c = context;
-	int batch;
+	Batch *batch;
+	int number;
 	amos_spread(c->home, c->number);
-	if (TRY(c->failure))
+	if (TRY(c->failure)) {
+		give_up(c->emitter);
 		return NULL;
-	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->end)
-		compile_batch(c, batch);
+	}
+	while ((number = next_batch(c->emitter, &batch)) >= 0)
+		compile_batch(c, batch, number);
 	catch_end(&c->failure);
 	return NULL;
 }
@@ -338,9 +430,15 @@ static int divide(Emitter *e)
 	return e->batches.count - devices;
 }
 
-// Compiles some batches in this thread and others: `threads` in all, or as many as the system
-// allows. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers'
-// arenas to the caller's.
+// Copies the parts of batches from the compilers' arenas to the caller's.
+static void keep_parts(Emitter *e, int from, int end)
+{
+	for (Part *part = e->part + from; part < e->part + end; part++)
+		part->bytes = take_copy(e->arena, part->bytes, part->count + 1);
+}
+
+// Compiles some batches, and the tiles that they call, in this thread and others: `threads` in all,
+// or as many as the system allows. LLVM needs more stack than `ulimit -s` may give.
 static void compile_batches(Emitter *e, int from, int end, int threads)
 {
 	enum { STACK = 8 << 20 };
@@ -348,7 +446,9 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	e->end = end;
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	threads = MAX(1, MIN(threads, end - from));
+	int most = e->unwritten ? e->kernels.count : end - from; // kernels may call as many tiles
+	threads = MAX(1, MIN(threads, most));
+	int tiles = e->batches.count;
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
@@ -375,13 +475,8 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	Catch *failure = NULL;
 	for (int i = 0; i < started; i++)
 		failure = c[i].failure.status ? &c[i].failure : failure;
-	for (int b = from; b < end && !failure; b++) {
-		const Batch *batch = &e->batches.at[b];
-		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
-		for (int k = 0; batch->kind == B_kernels && k < batch->calls.list.count; k++)
-			PUSH(e->arena, e->tiles,
-			     ((VariantTile){batch->variant, batch->calls.list.at[k]}));
-	}
+	keep_parts(e, from, failure ? from : end);
+	keep_parts(e, tiles, failure ? tiles : e->batches.count);
 	for (int i = 0; i < threads; i++) {
 		LLVMDisposeTargetMachine(c[i].machine);
 		LLVMContextDispose(c[i].context);
@@ -389,44 +484,6 @@ static void compile_batches(Emitter *e, int from, int end, int threads)
 	}
 	if (failure)
 		fail_again(failure);
-}
-
-static int by_variant(const void *a, const void *b)
-{
-	const VariantTile *x = a, *y = b;
-	int order = (x->variant > y->variant) - (x->variant < y->variant);
-	return order ? order : memcmp(&x->tile, &y->tile, sizeof x->tile);
-}
-
-// Divides the tiles that modules call among modules of their own: most are called by several.
-// Returns the first of these batches.
-static int divide_tiles(Emitter *e)
-{
-	enum { SOME = 4 };
-	int first = e->batches.count, n = 0;
-	if (e->tiles.count)
-		qsort(e->tiles.at, (size_t)e->tiles.count, sizeof *e->tiles.at, by_variant);
-	for (int k = 0; k < e->tiles.count; k++) {
-		const VariantTile *tile = &e->tiles.at[k];
-		if (n && !by_variant(&e->tiles.at[n - 1], tile))
-			continue;
-		Batch *last = &e->batches.at[e->batches.count - 1];
-		if (e->batches.count > first && last->variant == tile->variant &&
-		    last->end - last->first < SOME)
-			last->end++;
-		else
-			PUSH(e->arena, e->batches,
-			     ((Batch){.target = e->code[tile->variant].variant->target,
-			              .variant = tile->variant,
-			              .first = n,
-			              .end = n + 1,
-			              .kind = B_tiles}));
-		e->tiles.at[n++] = *tile;
-	}
-	Part *part = NEWS(e->arena, Part, e->batches.count);
-	memcpy(part, e->part, (size_t)first * sizeof *part);
-	e->part = part;
-	return first;
 }
 
 // ---- launches -------------------------------------------------------------------------
@@ -562,7 +619,10 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 		bool shared = v && has_code_for(&variant[v - 1], &variant[v]);
 		e.code[v] = plan_code(&e, &variant[v], known[v], shared ? known[v - 1] : NULL);
 	}
-	int parts = divide(&e);
+	int parts = e.unwritten = divide(&e);
+	bool tables = parts < e.batches.count;
+	pthread_mutex_init(&e.lock, NULL);
+	pthread_cond_init(&e.written, NULL);
 	compile_batches(&e, 0, parts, options->threads);
 	for (int v = 0; v < variants; v++) {
 		VariantCode *code = &e.code[v];
@@ -572,10 +632,8 @@ Object *emit(Arena *arena, int entries, int variants, const Variant *variant,
 			*part = ops->link(arena, part, options->lld);
 		code->device = part;
 	}
-	if (parts < e.batches.count && !options->device_code)
+	if (tables && !options->device_code)
 		compile_batches(&e, parts, parts + 1, 1);
-	int tiles = divide_tiles(&e);
-	compile_batches(&e, tiles, e.batches.count, options->threads);
 	object->part = NEWS(arena, Part, e.batches.count);
 	for (int b = 0; b < e.batches.count; b++)
 		if (options->device_code ? b < parts : !e.batches.at[b].target->device)

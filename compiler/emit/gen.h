@@ -130,6 +130,7 @@ Value number(Gen *, int64_t);         // i64
 Value variable(Gen *, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, Value variable);
 void set_variable(Gen *, Value variable, Value);
+Value stack_memory(Gen *, int64_t bytes); // of the launch's function; 64-byte aligned
 Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
 // The body of a loop over lanes: `n` vectors side by side.
@@ -384,6 +385,12 @@ Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
+typedef enum SquareOf { // what a function does with lines in memory, square.c
+	S_none,
+	S_columns, // of b, contiguous along k: gives steps of k, with lanes along columns
+	S_rows,    // steps of a, contiguous along its rows: gives rows, with lanes along steps
+} SquareOf;
+
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
 enum { STREAMS = 6 };
 #pragma GCC diagnostic push
@@ -402,7 +409,8 @@ struct Tile {
 	int a_ahead, b_ahead; // prefetch a and b this many steps ahead; 0: not
 	int soon;             // rows to prefetch meanwhile, from the pointer `soon` on
 	int streams;
-	int loops; // over k, the innermost first; the last takes all that remains
+	int loops;      // over k, the innermost first; the last takes all that remains
+	int64_t square; // the function packs: a SquareOf
 	int64_t a_row, b_step, c_row;     // elements from row to row, from step to step
 	int64_t b_vector;                 // of b in matrix registers: from one to the next
 	int64_t slices, a_slice, b_slice; // how many there are of a and b; from one to the next
@@ -423,8 +431,12 @@ struct Tile {
 #pragma GCC diagnostic pop
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...), which another module
 // may have.
+// Of a square: (ptr from, i64 stride, i64 lines, i64 ahead, ptr to, i64 step, i64 apart), in bytes:
+// from line to line, from one to what is prefetched, from step to step, from slice to slice.
 Value tile_function(const Gen *, const Tile *);
 void write_vector_tile(const Gen *, const Tile *); // TargetOps.tile of vectors
+
+void write_square(const Gen *, const Tile *);
 
 struct TileCalls { // of a variant, that a module's kernels call
 	Arena *arena;

@@ -58,6 +58,16 @@ void set_variable(Gen *g, Value v, Value x)
 	LLVMBuildStore(g->b, x, v);
 }
 
+Value stack_memory(Gen *g, int64_t bytes)
+{
+	LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+	LLVMPositionBuilderAtEnd(g->b, g->entry);
+	Value memory = LLVMBuildAlloca(g->b, LLVMArrayType2(g->i8, (uint64_t)bytes), "");
+	LLVMSetAlignment(memory, 64);
+	LLVMPositionBuilderAtEnd(g->b, here);
+	return memory;
+}
+
 Value local_memory(Gen *g, int64_t bytes)
 {
 	Value offset = number(g, g->local_used);

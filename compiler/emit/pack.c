@@ -178,11 +178,6 @@ static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *
 	join(d, x, choose(g, some, y, LLVMConstNull(LLVMTypeOf(y))), parts);
 }
 
-static int turned_parts(const Dot *d)
-{
-	return d->p.slices > 1 ? d->p.fold : 1;
-}
-
 // Sets what is packed of the parts of a step.
 static void finish_parts(Dot *d, const Value *parts, Value *slices)
 {
@@ -303,45 +298,92 @@ static void copy_panels(Dot *d, Value first, Value end)
 	loop_end(g, &runs);
 }
 
+// ---- squares --------------------------------------------------------------------------
+
+static Lines compute_columns(Dot *d, Value step, Value column)
+{
+	Gen *g = d->g;
+	Lines lines = computed_lines(d, S_columns);
+	Loop columns = loop_begin(g, number(g, 0), lines.count, 1);
+	Value own = sum_of(g, column, columns.i), parts[2] = {0};
+	Index at = uniform_index(g, least(g, own, number(g, d->p.n - 1)), d->p.n, 1);
+	parts_along(d, 1, step, &at, true, parts);
+	keep_parts(d, parts, columns.i);
+	prefetch_steps(d, 1, step, sum_of(g, own, number(g, g->width)));
+	loop_end(g, &columns);
+	return lines;
+}
+
+static Lines compute_rows(Dot *d, Value step, const Index *lanes)
+{
+	Gen *g = d->g;
+	Lines lines = computed_lines(d, S_rows);
+	Loop steps = loop_begin(g, number(g, 0), lines.count, 1);
+	Value own = least(g, sum_of(g, step, steps.i), number(g, d->p.steps - 1)), parts[2] = {0};
+	parts_at_step(d, 0, own, lanes, parts);
+	keep_parts(d, parts, steps.i);
+	loop_end(g, &steps);
+	return lines;
+}
+
 // Transposes full vectors of k, and copies the rest of the block.
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
-	int width = g->width, parts = turned_parts(d);
-	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
-	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->p.width / width), 1);
+	int64_t width = g->width, vectors = d->p.width / width;
+	Value whole = LLVMBuildAnd(g->b, d->steps, number(g, -width), "");
+	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, vectors), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
-	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, d->p.width / width), "");
-	Value part = LLVMBuildURem(g->b, panels.i, number(g, d->p.width / width), "");
+	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, vectors), "");
+	Value part = LLVMBuildURem(g->b, panels.i, number(g, vectors), "");
 	Value to = sum_of(g, times(g, panel, d->p.panel_size),
 	                  times(g, part, d->p.matrix ? d->tile.b_vector : width));
-	Index columns[64];
-	for (int j = 0; j < width; j++) {
-		Value own = least(g, sum_of(g, column, number(g, j)), number(g, d->p.n - 1));
-		columns[j] = j && d->p.n % d->p.width == 0 ? shift_index(columns[0], j)
-		                                           : uniform_index(g, own, d->p.n, 1);
+	Value first = column, count = number(g, width);
+	if (d->p.n % d->p.width) { // columns beyond the last are it again
+		first = least(g, column, number(g, d->p.n - 1));
+		count = LLVMBuildSub(g->b, number(g, d->p.n), first, "");
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Value step = sum_of(g, d->from, steps.i), v[2][64], own[SLICES];
-	for (int j = 0; j < width; j++) {
-		parts_along(d, 1, step, &columns[j], true, own);
-		for (int i = 0; i < parts; i++)
-			v[i][j] = splat(g, own[i]);
-		prefetch_steps(d, 1, step, sum_of(g, column, number(g, width + j)));
-	}
-	for (int i = 0; i < parts; i++)
-		transpose_vectors(g, v[i]);
-	for (int l = 0; l < width; l++) {
-		int first = parts * l; // of the step
-		finish_parts(d, &v[first / width][first % width], own);
-		keep_slices(d, 1, own,
-		            sum_of(g, to, panel_step(d, sum_of(g, steps.i, number(g, l)))));
-	}
+	Value step = sum_of(g, d->from, steps.i);
+	Lines lines = d->line[1] ? lines_in_place(d, 1, step, first, count)
+	                         : compute_columns(d, step, column);
+	turn_square(d, S_columns, &lines,
+	            element(d, d->panel, sum_of(g, to, panel_step(d, steps.i))), d->tile.b_step);
 	loop_end(g, &steps);
 	loop_end(g, &panels);
 	if (d->p.steps % width || d->s->depth % width)
 		copy_panels(d, whole, d->steps);
 }
+
+// Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
+// of a strip are transposed in registers. `from` is a multiple of their length; steps from `to` on
+// that are packed as well, copies of the last, are not used. The last square of a strip may begin
+// among the rows of the one before.
+static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
+{
+	Gen *g = d->g;
+	int64_t width = g->width, rows = d->tile.rows, last = MAX(0, rows - width);
+	Value mask = rows < width ? first_lanes(g, rows) : NULL;
+	Loop blocks = loop_begin(g, from, to, width);
+	Value step = sum_of(g, d->from, blocks.i);
+	Value left = LLVMBuildSub(g->b, number(g, d->p.steps), step, "");
+	Loop strips = loop_begin(g, first, end, 1);
+	Value strip = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
+	strip = sum_of(g, strip, times(g, blocks.i, d->p.a_step));
+	Loop squares = loop_begin(g, number(g, 0), number(g, rows), width);
+	Value own = least(g, squares.i, number(g, last));
+	Value row = sum_of(g, first_row(d, strips.i), own);
+	Index lanes = lane_index(g, row, d->p.m, 1, mask);
+	Lines lines = d->line[0] && !mask ? lines_in_place(d, 0, step, row, left)
+	                                  : compute_rows(d, step, &lanes);
+	Value at = sum_of(g, strip, times(g, own, d->tile.a_row));
+	turn_square(d, S_rows, &lines, element(d, d->strip, at), d->tile.a_row);
+	loop_end(g, &squares);
+	loop_end(g, &strips);
+	loop_end(g, &blocks);
+}
+
+// ---- strips ---------------------------------------------------------------------------
 
 // Packs steps [from, to) of strips of a, one after the other, with lanes along the rows of a strip.
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
@@ -373,59 +415,6 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &steps);
 	loop_end(g, &strips);
 	loop_end(g, &runs);
-}
-
-// Sets v to the parts of operand a at as many steps as a vector has lanes, `step` and those after
-// it.
-static void parts_at_steps(Dot *d, Value step, const Index *lanes, Value (*v)[64])
-{
-	Gen *g = d->g;
-	int width = g->width;
-	int64_t depth = d->p.blocks > 1 ? d->s->depth : 0;
-	bool whole = d->p.line % d->p.fold == 0 && d->p.steps % width == 0 && depth % width == 0 &&
-	             d->p.chunk % width == 0;
-	Index all = uniform_index(g, step, d->p.steps, width), none = constant_index(0);
-	Index first = add_index(g->vars, &none, &all, d->p.fold);
-	for (int l = 0; l < width; l++) {
-		Index k = shift_index(first, l * d->p.fold);
-		Value own = least(g, sum_of(g, step, number(g, l)), number(g, d->p.steps - 1));
-		Value parts[2] = {0};
-		if (whole)
-			parts_at_term(d, 0, &k, lanes, parts);
-		else
-			parts_at_step(d, 0, own, lanes, parts);
-		for (int i = 0; i < turned_parts(d); i++)
-			v[i][l] = splat(g, parts[i]);
-	}
-}
-
-// Packs steps [from, to) of strips of a for matrix registers, row after row: lanes along the rows
-// of a strip are transposed in registers. `from` is a multiple of their length; steps from `to` on
-// that are packed as well, copies of the last, are not used.
-static void turn_strips(Dot *d, Value first, Value end, Value from, Value to)
-{
-	Gen *g = d->g;
-	int width = g->width;
-	int64_t rows = d->tile.rows;
-	Loop steps = loop_begin(g, from, to, width);
-	Loop strips = loop_begin(g, first, end, 1);
-	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
-	own = sum_of(g, own, times(g, steps.i, d->p.a_step));
-	for (int64_t r = 0; r < rows; r += width) {
-		int64_t count = MIN(width, rows - r);
-		Value row = sum_of(g, first_row(d, strips.i), number(g, r)), v[2][64], all[SLICES];
-		Value mask = count < width ? first_lanes(g, count) : NULL;
-		Index lanes = lane_index(g, row, d->p.m, 1, mask);
-		parts_at_steps(d, sum_of(g, d->from, steps.i), &lanes, v);
-		for (int i = 0; i < turned_parts(d); i++)
-			transpose_vectors(g, v[i]);
-		for (int64_t j = 0; j < count; j++) {
-			finish_parts(d, (Value[]){v[0][j], v[1][j]}, all);
-			keep_slices(d, 0, all, sum_of(g, own, number(g, (r + j) * d->tile.a_row)));
-		}
-	}
-	loop_end(g, &strips);
-	loop_end(g, &steps);
 }
 
 // Packs strips of a with lanes along k, row after row. Their stride maps rows to different sets of

@@ -239,6 +239,19 @@ static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)
 	LLVMBuildRetVoid(g->b);
 }
 
+static LLVMTypeRef sums_type(const Gen *g, const Tile *t)
+{
+	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p, p, p};
+	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
+	return LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0);
+}
+
+static LLVMTypeRef square_type(const Gen *g)
+{
+	LLVMTypeRef p = g->ptr, i = g->i64, in[] = {p, i, i, i, p, i, i};
+	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), in, COUNT(in), 0);
+}
+
 // The name says what the function does, so all modules may call it.
 Value tile_function(const Gen *g, const Tile *t)
 {
@@ -250,9 +263,7 @@ Value tile_function(const Gen *g, const Tile *t)
 	if (f)
 		return f;
 	PUSH(g->tiles->arena, g->tiles->list, *t);
-	LLVMTypeRef p = g->ptr, in[6 + STREAMS] = {g->i64, p, p, p, g->i1, p, p, p, p, p, p, p};
-	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
-	f = function_new(g, name, LLVMFunctionType(none, in, (unsigned)(6 + t->streams), 0));
+	f = function_new(g, name, t->square ? square_type(g) : sums_type(g, t));
 	LLVMSetVisibility(f, LLVMHiddenVisibility);
 	return f;
 }

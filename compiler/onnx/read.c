@@ -370,13 +370,20 @@ Model *read_parsed(Arena *arena, File *file, const ReadOptions *options)
 	return m;
 }
 
+static bool lies_in(const void *at, Bytes bytes)
+{
+	return (uintptr_t)at - (uintptr_t)bytes.at < bytes.count;
+}
+
 uint64_t model_hash(const Model *m)
 {
-	uint64_t hash = hash_bytes(m->file->bytes.at, m->file->bytes.count, 0);
+	Bytes file = m->file->bytes;
+	uint64_t hash = hash_bytes(file.at, file.count, 0);
 	for (int i = 0; i < m->graph->slots.count; i++) {
 		const Slot *s = &m->graph->slots.at[i];
 		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
-		hash = s->init ? hash_bytes(s->init, bytes, hash) : hash;
+		if (s->init && !lies_in(s->init, file))
+			hash = hash_bytes(s->init, bytes, hash);
 	}
 	return hash;
 }

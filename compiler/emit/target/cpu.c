@@ -64,7 +64,7 @@ static Value add_pairs(Gen *g, Value sum, Value a, Value b)
 
 static void tile(const Gen *g, const Tile *t)
 {
-	(t->matrix ? write_matrix_tile : write_vector_tile)(g, t);
+	(t->square ? write_square : t->matrix ? write_matrix_tile : write_vector_tile)(g, t);
 }
 
 static Part write_object(Arena *arena, const Target *t, LLVMModuleRef module,
