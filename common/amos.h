@@ -132,14 +132,15 @@ AMOS_API int64_t amos_count(const struct amos *m, enum amos_kind kind);
 AMOS_API int64_t amos_find(const struct amos *m, enum amos_kind kind, const char *name);
 /* These describe array i in [0, amos_count()). Its name is that in the model file. The sizes of an
  * output whose shape depends on data are upper bounds; amos_output_shape() gives the actual ones.
+ * Another i, such as the -1 of amos_find(), has the name NULL, the rank 0 and 0 bytes.
  */
 AMOS_API const char *amos_name(const struct amos *m, enum amos_kind kind, int64_t i);
 AMOS_API enum amos_type amos_type(const struct amos *m, enum amos_kind kind, int64_t i);
 AMOS_API int64_t amos_rank(const struct amos *m, enum amos_kind kind, int64_t i);
 AMOS_API const int64_t *amos_shape(const struct amos *m, enum amos_kind kind, int64_t i);
 AMOS_API int64_t amos_bytes(const struct amos *m, enum amos_kind kind, int64_t i);
-/* Returns the array itself, to read and write. NULL: a parameter that the loss does not depend on
- * has no gradient. */
+/* Returns the array itself, to read and write. NULL: there is no array i; or it is the gradient of
+ * a parameter that the loss does not depend on. */
 AMOS_API void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i);
 /* Returns all parameters, all gradients or the entire state as one block of *bytes bytes, in which
  * a gradient has the offset of its parameter. Bytes between arrays are 0 and may be overwritten.
@@ -147,10 +148,11 @@ AMOS_API void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i)
 AMOS_API void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes);
 /* Sets where the calls read input i from then on: amos_bytes() bytes of the caller's, aligned to 64
  * bytes, that stay until the call of amos_close() or another setting. NULL: the instance's own
- * array, which amos_values() returns all the while. AMOS_INPUT: it is not aligned; AMOS_USAGE: a
- * device runs the model. */
+ * array, which amos_values() returns all the while. AMOS_INPUT: it is not aligned, or there is no
+ * input i; AMOS_USAGE: a device runs the model. */
 AMOS_API int amos_set_input(struct amos *m, int64_t i, const void *values);
-/* Writes the shape that output i had in the last call to shape[amos_rank()]. */
+/* Writes the shape that output i had in the last call to shape[amos_rank()]; if there is no output
+ * i, nothing. */
 AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape);
 
 /* ---- calls -------------------------------------------------------------------------- */

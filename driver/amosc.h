@@ -92,7 +92,7 @@ int amosc_amos_defaults(struct amosc_amos *, double batches, double labels);
 int amosc_compile(struct amosc *, struct amos **, struct amos_data **data);
 
 /* Compiles and trains as amosc train does, for `steps` or `epochs`, in the run directory given by
- * `out` or `resume`. The session's purpose must be AMOSC_TRAIN. */
+ * `out` or `resume`. The session's purpose must be AMOSC_TRAIN; it trains once. */
 int amosc_train(struct amosc *, struct amos_result *);
 /* Computes the mean loss over the data. The session's purpose must be AMOSC_EVAL. */
 int amosc_eval(struct amosc *, struct amos_result *);

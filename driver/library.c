@@ -10,6 +10,7 @@ struct amosc {
 	Program *program; // NULL: nothing is compiled
 	struct amos *open;
 	bool limited; // --limit has been applied
+	bool trained; // by amosc_train()
 };
 
 // Groups of options, by purpose. Training includes what amosc_write() and amosc_show() use.
@@ -37,6 +38,12 @@ static int caught(Catch *catch)
 	return catch->status == STATUS_LIMIT ? AMOSC_INPUT : catch->status;
 }
 
+static void need_given(const char *what, const char *value)
+{
+	if (!value)
+		fail_status(STATUS_USAGE, NULL, "%s: expected a text, found NULL", what);
+}
+
 const char *amosc_version(void)
 {
 	return AMOS_VERSION;
@@ -47,6 +54,9 @@ int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
 	Catch catch;
 	*to = NULL;
 	if (!TRY(catch)) {
+		need_given("amosc_open: path", path);
+		if ((unsigned)purpose >= COUNT(takes))
+			fail_status(STATUS_USAGE, NULL, "amosc_open: no purpose %d", (int)purpose);
 		Arena *arena = arena_new();
 		struct amosc *s = NEW(arena, struct amosc);
 		s->session = (Session){.arena = arena,
@@ -69,6 +79,7 @@ int amosc_option(struct amosc *s, const char *name, const char *value)
 	Catch catch;
 	if (!TRY(catch)) {
 		Arena *arena = s->session.arena;
+		need_given("amosc_option: name", name);
 		int option = option_named(name);
 		if (option < 0)
 			fail_status(STATUS_USAGE, NULL, "--%s: no such option", name);
@@ -233,12 +244,17 @@ int amosc_train(struct amosc *s, struct amos_result *result)
 	Catch catch;
 	if (!TRY(catch)) {
 		struct amos_options given = runtime_options(&s->session);
+		if (s->trained)
+			fail_status(STATUS_USAGE, NULL,
+			            "amosc_train: the session has trained already" HELP
+			            "open another session");
 		if (!given.out && !given.resume)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_train: expected the option out or resume");
 		if (!given.resume)
 			need_done(amos_folder_free(given.out, given.overwrite));
 		compile_for(s, FOR_TRAINING, "amosc_train");
+		s->trained = true;
 		need_done(amos_train(s->open, s->program->data, &given, result));
 	}
 	return caught(&catch);
@@ -258,6 +274,7 @@ int amosc_export(struct amosc *s, const char *path)
 {
 	Catch catch;
 	if (!TRY(catch)) {
+		need_given("amosc_export: path", path);
 		if (!s->open)
 			fail_status(STATUS_USAGE, NULL, "amosc_export: nothing is compiled yet");
 		need_done(amos_output_check(path));
@@ -273,6 +290,7 @@ int amosc_write(struct amosc *s, const char *path)
 		if (s->session.purpose != FOR_TRAINING)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_write: the session has another purpose");
+		need_given("amosc_write: path", path);
 		Session *session = begin(s, "build");
 		check_output(session, path);
 		Program *p = program_new(session, open_given(session));
@@ -287,8 +305,10 @@ int amosc_write(struct amosc *s, const char *path)
 
 int amosc_show(struct amosc *s, const char *from, const char *after, const char **text)
 {
+	const Session given = s->session; // its options; `from` has options of its own
 	Catch catch;
 	if (!TRY(catch))
 		*text = show_program(begin(s, "show"), "text", from, &after);
+	s->session.choices = given.choices;
 	return caught(&catch);
 }

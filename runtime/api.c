@@ -70,9 +70,18 @@ static const struct amos_entry *outputs_of(const struct amos *m)
 	return entry_named(m, "run");
 }
 
+// True if the array exists: amos_find() returns -1 for a name that no array has.
+static bool exists(const struct amos *m, enum amos_kind kind, int64_t i)
+{
+	return i >= 0 && i < amos_count(m, kind);
+}
+
 // Returns output i of the model, among those of the entry that computes them.
 static const struct amos_out *output(const struct amos *m, int64_t i)
 {
+	static const struct amos_out none;
+	if (!exists(m, AMOS_OUTPUTS, i))
+		return &none;
 	const struct amos_out *out = outputs_of(m)->outs;
 	for (; out->auxiliary || i--; out++)
 		;
@@ -81,6 +90,9 @@ static const struct amos_out *output(const struct amos *m, int64_t i)
 
 static const struct amos_slot *slot(const struct amos *m, enum amos_kind kind, int64_t i)
 {
+	static const struct amos_slot none;
+	if (!exists(m, kind, i))
+		return &none;
 	if (kind == AMOS_GRADIENTS) // described as its parameter
 		kind = AMOS_PARAMETERS;
 	return &m->model->slots[m->slots[m->first[kind] + i]];
@@ -88,6 +100,8 @@ static const struct amos_slot *slot(const struct amos *m, enum amos_kind kind, i
 
 int64_t amos_count(const struct amos *m, enum amos_kind kind)
 {
+	if ((unsigned)kind >= AMOS_KINDS)
+		return 0;
 	if (kind != AMOS_OUTPUTS)
 		return m->first[kind + 1] - m->first[kind];
 	const struct amos_entry *entry = outputs_of(m);
@@ -133,6 +147,8 @@ int64_t amos_bytes(const struct amos *m, enum amos_kind kind, int64_t i)
 
 void *amos_values(const struct amos *m, enum amos_kind kind, int64_t i)
 {
+	if (!exists(m, kind, i))
+		return NULL;
 	if (kind == AMOS_OUTPUTS) {
 		const struct amos_entry *entry = outputs_of(m);
 		return amos_out_bytes(m, entry, output(m, i) - entry->outs);
@@ -147,7 +163,8 @@ void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
 	                            [AMOS_GRADIENTS] = m->model->gradients ? m->gradients : NULL,
 	                            [AMOS_STATE] = m->state};
 	*bytes = 0;
-	for (int64_t i = 0; blocks[kind] && i < amos_count(m, kind); i++) {
+	for (int64_t i = 0; (unsigned)kind < AMOS_KINDS && blocks[kind] && i < amos_count(m, kind);
+	     i++) {
 		int64_t end = slot(m, kind, i)->offset + slot(m, kind, i)->bytes;
 		*bytes = end > *bytes ? end : *bytes;
 	}
@@ -157,6 +174,10 @@ void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
 int amos_set_input(struct amos *m, int64_t i, const void *values)
 {
 	const struct amos_slot *s = slot(m, AMOS_INPUTS, i);
+	if (!exists(m, AMOS_INPUTS, i))
+		return amos_fail(
+		    AMOS_INPUT, "%s: amos_set_input: no input %lld; the model has %lld",
+		    m->model->name, (long long)i, (long long)amos_count(m, AMOS_INPUTS));
 	if (m->device)
 		return amos_fail(AMOS_USAGE,
 		                 "%s: input '%s': compiled for '%s', which has memory of its "
@@ -174,6 +195,8 @@ int amos_set_input(struct amos *m, int64_t i, const void *values)
 void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
 {
 	const struct amos_entry *entry = outputs_of(m);
+	if (!exists(m, AMOS_OUTPUTS, i))
+		return;
 	amos_out_shape(m, entry, output(m, i) - entry->outs, shape);
 }
 

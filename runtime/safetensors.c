@@ -5,14 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Returns an element of a list of integers; -1: it is none.
+static json_int_t integer_at(const json_t *list, size_t i)
+{
+	const json_t *x = json_array_get(list, i);
+	return json_is_integer(x) ? json_integer_value(x) : -1;
+}
+
 static int read_tensor(const char *path, size_t start, const char *key, const json_t *about,
                        struct amos_array *array)
 {
 	char where[1024];
 	snprintf(where, sizeof where, "%s:%s", path, key);
-	const json_t *shape = json_object_get(about, "shape");
-	json_int_t from =
-	    json_integer_value(json_array_get(json_object_get(about, "data_offsets"), 0));
+	const json_t *shape = json_object_get(about, "shape"),
+	             *offsets = json_object_get(about, "data_offsets");
+	json_int_t from = integer_at(offsets, 0), to = integer_at(offsets, 1);
 	const char *type = json_string_value(json_object_get(about, "dtype"));
 	array->type =
 	    type ? amos_index(type, &amos_formats->safetensors, AMOS_TYPES, sizeof *amos_formats)
@@ -21,7 +28,12 @@ static int read_tensor(const char *path, size_t start, const char *key, const js
 		return amos_fail(AMOS_INPUT, "%s: unknown type or invalid shape", where);
 	array->rank = (int)json_array_size(shape);
 	for (int a = 0; a < array->rank; a++)
-		array->dim[a] = json_integer_value(json_array_get(shape, (size_t)a));
+		array->dim[a] = integer_at(shape, (size_t)a);
+	int64_t elements = amos_elements(array->rank, array->dim);
+	if (elements >= 0 && (to < from || to - from != elements * amos_types[array->type].bytes))
+		return amos_fail(AMOS_INPUT,
+		                 "%s: corrupt; its shape and type do not fit its data_offsets",
+		                 where);
 	struct amos_blob blob;
 	int status = amos_blob_open(path, false, &blob);
 	if (!status)
@@ -40,9 +52,10 @@ int amos_arrays_safetensors(const char *path, const char *key, struct amos_array
 	if (blob.count >= 8)
 		memcpy(&size, blob.at, 8);
 	errno = 0; // jansson does not report every lack of memory itself
-	json_t *header = blob.count >= 8 && size <= blob.count - 8
-	                     ? json_loadb((const char *)blob.at + 8, size, 0, NULL)
-	                     : NULL;
+	json_t *header =
+	    blob.count >= 8 && size <= blob.count - 8
+	        ? json_loadb((const char *)blob.at + 8, size, JSON_REJECT_DUPLICATES, NULL)
+	        : NULL;
 	amos_blob_free(&blob);
 	const char *name;
 	json_t *about;

@@ -339,6 +339,44 @@ static void tables(void)
 	rejected("ragged.jsonl:v", 0, "line 2", "differ in shape");
 }
 
+// Writes two tensors of 3 elements, of which the first has this description.
+static void write_tensors(const char *path, const char *about)
+{
+	char file[512] = {0};
+	const float f[6] = {1, 2, 3, 4, 5, 6};
+	int size = snprintf(file + 8, 400,
+	                    "{\"x\":{%s},\"y\":{\"dtype\":\"F32\",\"shape\":[1,3],"
+	                    "\"data_offsets\":[12,24]}}",
+	                    about);
+	file[0] = (char)size;
+	file[1] = (char)(size >> 8);
+	memcpy(file + 8 + size, f, sizeof f);
+	write_file(path, file, 8 + (size_t)size + sizeof f);
+}
+
+// A tensor has the bytes of its own, all of them.
+static void safetensors_offsets(void)
+{
+	static const char *const wrong[] = {
+	    "\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,12]",
+	    "\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,24]",
+	    "\"dtype\":\"F64\",\"shape\":[1,3],\"data_offsets\":[0,12]",
+	    "\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[12,0]",
+	    "\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0.0,12.0]",
+	    "\"dtype\":\"F32\",\"shape\":[1,3.0],\"data_offsets\":[0,12]",
+	    "\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]},"
+	    "\"x\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[12,24]"};
+	declare(0, "x", E_f32, 0, 2, 1, 3);
+	write_tensors("two.safetensors",
+	              "\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]");
+	gives("two.safetensors:x", 1, 1, 1);
+	gives("two.safetensors:y", 1, 4, 1);
+	for (int i = 0; i < COUNT(wrong); i++) {
+		write_tensors("two.safetensors", wrong[i]);
+		rejected("two.safetensors:x", 1, "two.safetensors", "two.safetensors");
+	}
+}
+
 static void safetensors(void)
 {
 	char file[256] = {0};
@@ -882,6 +920,7 @@ int main(void)
 	dialects();
 	malformed();
 	safetensors();
+	safetensors_offsets();
 	text();
 	wav_types();
 	wav_is_checked();

@@ -130,6 +130,65 @@ static void fail(const struct job *job)
 	amosc_close(NULL);
 }
 
+// What is not there is an error, or NULL; nothing else is read or written in its place.
+static void missing(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *m;
+	expect(amosc_open(NULL, AMOSC_TRAIN, &s) == AMOSC_USAGE && !s, "a model without a path");
+	expect(amosc_open(job->model, (enum amosc_purpose)17, &s) == AMOSC_USAGE && !s &&
+	           amosc_open(job->model, (enum amosc_purpose) - 1, &s) == AMOSC_USAGE,
+	       "a purpose that is none");
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job), "open");
+	expect(amosc_option(s, NULL, "1") == AMOSC_USAGE, "an option without a name");
+	expect(amosc_write(s, NULL) == AMOSC_USAGE, "an object without a path");
+	expect(!amosc_compile(s, &m, NULL), "compile");
+	expect(amosc_export(s, NULL) == AMOSC_USAGE, "an export without a path");
+	for (int kind = 0; kind <= AMOS_KINDS; kind++) {
+		enum amos_kind k = (enum amos_kind)kind;
+		int64_t none[] = {amos_find(m, k, "none"), amos_count(m, k), INT64_MAX}, bytes;
+		for (int i = 0; i < 3; i++)
+			expect(!amos_values(m, k, none[i]) && !amos_name(m, k, none[i]) &&
+			           !amos_bytes(m, k, none[i]) && !amos_rank(m, k, none[i]),
+			       "an array that is none");
+		expect(k < AMOS_KINDS || (!amos_count(m, k) && !amos_block(m, k, &bytes)),
+		       "a kind that is none");
+	}
+	expect(amos_set_input(m, -1, NULL) == AMOS_INPUT &&
+	           strstr(amos_error(), "no input -1; the model has 2") &&
+	           amos_set_input(m, 2, NULL) == AMOS_INPUT,
+	       "an input that is none");
+	amosc_close(s);
+}
+
+// A session trains once: another run would begin with the weights of the first.
+static void train_again(const struct job *job)
+{
+	struct amosc *s;
+	struct amos_result result;
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job) &&
+	           !amosc_option(s, "out", "again") && !amosc_option(s, "overwrite", NULL) &&
+	           !amosc_option(s, "steps", "2"),
+	       "open");
+	expect(!amosc_train(s, &result), "train");
+	expect(amosc_train(s, &result) == AMOSC_USAGE && strstr(amos_error(), "already"),
+	       "a second training");
+	amosc_close(s);
+}
+
+// The options of a text are not those of the session, though it cannot be read.
+static void show_text(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *m;
+	const char *text;
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job), "open");
+	expect(amosc_show(s, "garbage", "step", &text) == AMOSC_INPUT, "a text of no program");
+	expect(!amosc_compile(s, &m, NULL) && amos_shape(m, AMOS_INPUTS, 0)[0] == 8,
+	       "the options of the session");
+	amosc_close(s);
+}
+
 // On a full disk no file is left, not even a temporary one.
 static void full_disk(const struct job *job)
 {
@@ -289,5 +348,8 @@ int main(int argc, char **argv)
 	update_here(&jobs[0]);
 	unused(&jobs[0]);
 	cotangents(&jobs[0]);
+	missing(&jobs[0]);
+	train_again(&jobs[0]);
+	show_text(&jobs[0]);
 	return wrong;
 }

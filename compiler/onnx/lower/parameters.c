@@ -317,6 +317,37 @@ void sort_untrained(Model *m)
 		      larger_first);
 }
 
+// Lists a weight that a Constant node holds: only initializers are trained.
+static void list_constant(Reader *r, Table *seen, const char *name)
+{
+	const NodeProto *maker = find_name(r->file, name)->maker;
+	const AttributeProto *a =
+	    maker && !strcmp(maker->op_type, "Constant")
+	        ? find_attribute(maker->n_attribute, maker->attribute, "value")
+	        : NULL;
+	int type = a && a->t ? working_type(a->t->data_type) : -1;
+	if (type < 0 || !is_float((Elem)type))
+		return;
+	Shape shape = tensor_shape(r->model->path, a->t);
+	uint64_t *known = table_cell(seen, &a->t, sizeof a->t);
+	if (*known || wide_axes(&shape) < 2)
+		return;
+	*known = true;
+	r->model->weights += count_of(&shape);
+	PUSH(r->arena, r->model->untrained,
+	     ((Untrained){name, "a Constant node holds it; export it as an initializer to train it",
+	                  (Elem)type, shape}));
+}
+
+static void list_constants(Reader *r, Table *seen)
+{
+	const GraphProto *graph = r->proto->graph;
+	for (size_t i = 0; i < graph->n_node; i++)
+		for (size_t k = 0; k < graph->node[i]->n_input; k++)
+			if (is_one_of(OPS_contractions, graph->node[i]))
+				list_constant(r, seen, graph->node[i]->input[k]);
+}
+
 void list_untrained(Reader *r)
 {
 	Model *m = r->model;
@@ -334,6 +365,7 @@ void list_untrained(Reader *r)
 		if (!w->trained)
 			PUSH(r->arena, m->untrained, one);
 	}
+	list_constants(r, seen);
 	sort_untrained(m);
 }
 

@@ -468,3 +468,15 @@ buckets (float[n, 6] x) => (float[n, 6] y)
   y = Add(x, bias)
 }"""
 save(parser.parse_model(BUCKETS), "buckets.onnx")
+
+# A weight that a Constant node holds, which is not trained; `shift` is no weight.
+CONSTANTS = """<ir_version: 8, opset_import: ["": 17]>
+constants (float[n, 3] x) => (float[n, 2] y) <float[2] b = {0.1, 0.2}>
+{
+  w = Constant<value = float[3, 2] {0.1, 0.2, 0.3, -0.1, 0.7, -0.7}>()
+  shift = Constant<value = float[1, 3] {0.5, 0.5, 0.5}>()
+  centered = Sub(x, shift)
+  product = MatMul(centered, w)
+  y = Add(product, b)
+}"""
+save(parser.parse_model(CONSTANTS), "constants.onnx")
