@@ -49,7 +49,7 @@ typedef struct Gen {
 	LLVMModuleRef module;
 	LLVMBuilderRef b;
 	Value function, buf, worker, local;
-	Value end_worker; // of the gang, which begins with `worker`
+	Value end_worker;        // of the gang, which begins with `worker`
 	LLVMBasicBlockRef entry; // variables
 	LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr;
 	Level *level;      // where code is written now
@@ -481,7 +481,7 @@ Location value_location(const Plan *, Ref); // of constants too
 Value location_address(Gen *, Ref);         // of a value in memory
 Value out_address(Gen *, int k);            // of output k
 Value work_memory(Gen *, int64_t offset);   // what all workers share
-LLVMTypeRef worker_type(Gen *);              // amos_worker of a CPU
+LLVMTypeRef worker_type(Gen *);             // amos_worker of a CPU
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
