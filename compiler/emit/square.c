@@ -30,17 +30,19 @@ static void load_column(Gen *g, const Tile *t, Value from, Value ahead, Value *v
 	}
 }
 
-// Loads the vectors of a step of rows, one from each line. Returns the last line.
-static Value load_step(Gen *g, const Tile *t, Value from, Value stride, Value *v)
+static int lines_of(const Tile *t) // of a step of rows
+{
+	return elements_of(t) == 2 || t->dense ? 2 : 1;
+}
+
+// Loads the vectors of a step of rows, one from each line.
+static void load_step(Gen *g, const Tile *t, Value from, Value stride, Value *v)
 {
 	v[0] = load_line(g, t, from);
-	if (elements_of(t) == 1 && !t->dense)
-		return from;
-	from = bytes_after(g, from, stride);
-	v[1] = load_line(g, t, from);
+	if (lines_of(t) == 2)
+		v[1] = load_line(g, t, bytes_after(g, from, stride));
 	if (t->dense)
 		v[0] = pairs_by_turns(g, v[0], v[1]);
-	return from;
 }
 
 // Loads `count` columns or steps of rows, and the last of them again.
@@ -48,15 +50,16 @@ static void load_square(Gen *g, const Tile *t, Value (*v)[64])
 {
 	Value f = g->function, from = LLVMGetParam(f, 0), stride = LLVMGetParam(f, 1);
 	Value count = LLVMGetParam(f, 2), ahead = LLVMGetParam(f, 3), own[2];
+	int64_t lines = t->square == S_columns ? 1 : lines_of(t);
 	for (int i = 0; i < g->width; i++) {
 		if (t->square == S_columns)
 			load_column(g, t, from, ahead, own);
 		else
-			from = load_step(g, t, from, stride, own);
+			load_step(g, t, from, stride, own);
 		for (int e = 0; e < elements_of(t); e++)
 			v[e][i] = own[e];
 		Value more = LLVMBuildICmp(g->b, LLVMIntSLT, number(g, i + 1), count, "");
-		Value step = LLVMBuildSelect(g->b, more, stride, number(g, 0), "");
+		Value step = LLVMBuildSelect(g->b, more, times(g, stride, lines), number(g, 0), "");
 		from = bytes_after(g, from, step);
 	}
 }
