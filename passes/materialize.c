@@ -358,7 +358,7 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 	const int *live = graph_uses(arena, g);
 	bool *cut = NEWS(arena, bool, g->nval), *point = NEWS(arena, bool, g->nval);
 	Want *want = wants(arena, g, live);
-	if (is_half(g->products) && has_thread_matrix(machine))
+	if (has_thread_matrix(machine))
 		find_derivatives(arena, g, live, want);
 	Cone *cone = NEWS(arena, Cone, g->nval);
 	*effort = NEWS(arena, Effort, g->nval);
