@@ -162,13 +162,13 @@ void *amos_block(const struct amos *m, enum amos_kind kind, int64_t *bytes)
 	char *blocks[AMOS_KINDS] = {[AMOS_PARAMETERS] = m->params,
 	                            [AMOS_GRADIENTS] = m->model->gradients ? m->gradients : NULL,
 	                            [AMOS_STATE] = m->state};
+	char *block = (unsigned)kind < AMOS_KINDS ? blocks[kind] : NULL;
 	*bytes = 0;
-	for (int64_t i = 0; (unsigned)kind < AMOS_KINDS && blocks[kind] && i < amos_count(m, kind);
-	     i++) {
+	for (int64_t i = 0; block && i < amos_count(m, kind); i++) {
 		int64_t end = slot(m, kind, i)->offset + slot(m, kind, i)->bytes;
 		*bytes = end > *bytes ? end : *bytes;
 	}
-	return *bytes ? blocks[kind] : NULL;
+	return *bytes ? block : NULL;
 }
 
 int amos_set_input(struct amos *m, int64_t i, const void *values)

@@ -24,7 +24,7 @@
 enum {
 	LINE = 64,                   // bytes of a cache line
 	PARTS = 8,                   // a thread claims its share of what is left in so many parts
-	GANG_PARTS = 4,              // and of its own, of gangs, all but one of so many
+	GANG_PARTS = 4,              // of its own gangs it claims all but one of so many parts
 	STACK = 1 << 20,             // bytes; kernels use local memory instead
 	SPIN = 50 * 1000,            // nanoseconds until a waiting thread sleeps
 	PLACED = 1000 * 1000 * 1000, // nanoseconds of launches until the system may move a helper

@@ -392,7 +392,7 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 	return failed;
 }
 
-// Returns a number up to `most`, all magnitudes alike; often a multiple of 16.
+// Returns a number up to `most`, small ones as likely as large ones; often a multiple of 16.
 static int64_t random_size(uint64_t *state, int64_t most)
 {
 	double x = (random_number(state) + 1) / 2;
@@ -400,7 +400,7 @@ static int64_t random_size(uint64_t *state, int64_t most)
 	return random_number(state) < 0 && n > 16 ? n / 16 * 16 : MAX(1, n);
 }
 
-// Returns a product of any sizes with some maps before and after.
+// Returns a product of random size, perhaps with maps before and after it.
 static struct Case random_case(Arena *arena, uint64_t *state)
 {
 	enum { LARGEST = 4000, WORK = 1 << 26, RESULT = 1 << 20 };
@@ -431,7 +431,7 @@ static struct Case random_case(Arena *arena, uint64_t *state)
 	return c;
 }
 
-// Returns a convolution of any sizes, of images with channels last, or its kernel's gradient.
+// Returns a convolution of random size over images with channels last, or its kernel's gradient.
 static struct Case random_convolution(Arena *arena, uint64_t *state)
 {
 	enum { SIDE = 40, CHANNELS = 300, WORK = 1 << 25 };
@@ -464,7 +464,7 @@ static struct Case random_convolution(Arena *arena, uint64_t *state)
 	return of;
 }
 
-// Checks `count` random products on this machine's widest and on matrix registers.
+// Checks `count` random products on this machine's widest vectors and on matrix registers.
 static int check_random(uint64_t seed, int count, int *tried)
 {
 	static const char *const targets[] = {"cpu", "amx:host"};

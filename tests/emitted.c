@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 int scratch_byte = 0xA5;
 
@@ -116,18 +117,18 @@ enum {
 };                                // OUTSIDE: status of a run that overwrites guard bytes
 #define ROOM ((int64_t)256 << 20) // of a run on a device
 
-// Sets a block's pages, between two that fault: a kernel that reads far outside of it ends there.
+// Maps a block between two pages that fault, so that a kernel which reads far outside it crashes.
 static void map_pages(Memory *b)
 {
-	enum { PAGE = 4096 };
+	const int64_t page = sysconf(_SC_PAGESIZE);
 	int64_t own = (b->bytes + MARKS + MARKS - 1) / MARKS * MARKS;
-	int64_t within = (own + PAGE - 1) / PAGE * PAGE;
-	b->room = (size_t)within + 2 * PAGE;
+	int64_t within = (own + page - 1) / page * page;
+	b->room = (size_t)(within + 2 * page);
 	b->pages = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (b->pages == MAP_FAILED || mprotect(b->pages, PAGE, PROT_NONE) ||
-	    mprotect(b->pages + PAGE + within, PAGE, PROT_NONE))
+	if (b->pages == MAP_FAILED || mprotect(b->pages, (size_t)page, PROT_NONE) ||
+	    mprotect(b->pages + page + within, (size_t)page, PROT_NONE))
 		bug("no memory for a run");
-	b->at = b->pages + PAGE + within - own;
+	b->at = b->pages + page + within - own;
 }
 
 static void run_end(Run *r)

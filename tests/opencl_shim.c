@@ -39,12 +39,12 @@ int32_t clGetDeviceInfo(void *device, uint32_t what, size_t room, void *value, s
 
 __attribute__((constructor)) static void find_functions(void)
 {
-	void *library = dlopen("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", RTLD_NOW);
+	void *loaded = dlopen("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", RTLD_NOW);
 #define clGetDeviceInfo                get_device_info
 #define F(result, function, arguments) FIND(function)
-#define FIND(function)                 system_##function = library ? dlsym(library, #function) : NULL;
+#define FIND(function)                 system_##function = loaded ? dlsym(loaded, #function) : NULL;
 #include "opencl.def"
 #undef clGetDeviceInfo
-	if (library)
-		system_get_device_info = dlsym(library, "clGetDeviceInfo");
+	if (loaded)
+		system_get_device_info = dlsym(loaded, "clGetDeviceInfo");
 }

@@ -329,8 +329,8 @@ void go_to_block(Dot *d, Value block)
 
 // ---- the kernel -----------------------------------------------------------------------
 
-// Sets what workers first..end of those with the same columns compute; rest: the number of these
-// columns in those of all batches, or parts of k.
+// Sets what workers first..end of a block of columns compute; rest: the number of that block, among
+// those of all batches or parts of k.
 static void choose_part(Dot *d, Value first, Value end, Value rest)
 {
 	Gen *g = d->g;
@@ -357,8 +357,8 @@ static void choose_own_part(Dot *d)
 	choose_part(d, row, sum_of(g, row, number(g, 1)), rest);
 }
 
-// Calls body for the workers of the gang that have the same columns together: their strips are
-// packed and multiplied as those of one. The sums of workers follow each other.
+// Calls body once for all workers of the gang that share columns, as if their strips belonged to
+// one worker. The sums of the gang's workers are adjacent.
 static void each_column_of_gang(Dot *d, void (*body)(Dot *, Value, Value), Value again, Value done)
 {
 	Gen *g = d->g;
@@ -384,17 +384,18 @@ static void each_column_of_gang(Dot *d, void (*body)(Dot *, Value, Value), Value
 	loop_end(g, &rests);
 }
 
+// Starts the reductions of each worker that each_column_of_gang() gives.
 static void start_partials(Dot *d, Value again, Value done)
 {
 	Gen *g = d->g;
 	(void)again, (void)done;
-	Value first = d->parts.block, strips = number(g, d->s->strips);
 	if (d->s->gang <= 1) {
 		each_column(d, partials_start, &d->parts);
 		return;
 	}
 	Value end = sum_of(g, d->end_strip, number(g, d->s->strips - 1));
-	Loop workers = loop_begin(g, first, LLVMBuildUDiv(g->b, end, strips, ""), 1);
+	end = LLVMBuildUDiv(g->b, end, number(g, d->s->strips), "");
+	Loop workers = loop_begin(g, d->parts.block, end, 1);
 	d->parts.block = workers.i;
 	each_column(d, partials_start, &d->parts);
 	loop_end(g, &workers);

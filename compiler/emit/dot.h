@@ -80,8 +80,8 @@ typedef struct Lines { // of a square, as tile_function() says
 
 // Returns how many vectors are transposed of a step, or of both elements of its slices.
 int turned_parts(const Dot *);
-// Returns the lines of operand o from a step on, which lie in memory; the next ones across them are
-// prefetched.
+// Returns lines of operand o as they lie in memory, from a step on. Those of the next square are
+// prefetched meanwhile.
 Lines lines_in_place(Dot *, int o, Value step, Value other, Value count);
 // Returns lines that the kernel computes: columns, or steps of rows. keep_parts() stores number i.
 Lines computed_lines(Dot *, SquareOf);

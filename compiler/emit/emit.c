@@ -541,7 +541,7 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 			             .number = number++,
 			             .launches = launches,
 			             .workers = workers,
-			             .gang = stage == MAIN ? MAX(1, kern->sched->gang) : 1,
+			             .gang = stage == MAIN ? kern->sched->gang : 0,
 			             .shared = shared,
 			             .signature = s};
 	}

@@ -1,4 +1,5 @@
-/* trainer.c: a program that only knows the installed tree: trains a step of one model, and has another. */
+/* trainer.c: a program that only knows the installed tree.
+ * It trains a step of one model, and has another. */
 #include "net.h"
 #include "other.h"
 #include <stdio.h>
