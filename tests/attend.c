@@ -10,32 +10,42 @@
 static const struct Case {
 	const char *name, *type, *q, *k, *v, *rest, *attributes;
 	bool whole, device; // it has kernels of its own; on GPUs
+	bool sliced;        // matrix registers multiply slices of f32
 } cases[] = {
-    {"square", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "", "0.2, 0, 0", true, true},
-    {"odd sizes", "f32", "4,37,19", "4,45,19", "4,45,23", "", "0.2, 0, 0", true, true},
-    {"few columns", "f32", "5,40,8", "5,40,8", "5,40,8", "", "0.4, 0, 0", true, true},
-    {"one column", "f32", "5,40,1", "5,40,1", "5,40,1", "", "1, 0, 0", false, false},
-    {"many columns", "f32", "4,30,256", "4,50,256", "4,50,200", "", "0.06, 0, 0", true, false},
-    {"many keys", "f32", "4,33,16", "4,700,16", "4,700,16", "", "1, 0, 0", true, true},
-    {"many queries", "f32", "4,610,16", "4,70,16", "4,70,16", "", "1, 0, 0", true, true},
-    {"causal", "f32", "2,2,150,16", "2,2,150,16", "2,2,150,16", "", "1, 1, 0", true, true},
-    {"causal, more keys", "f32", "4,40,16", "4,610,16", "4,610,16", "", "1, 1, 0", true, true},
-    {"causal, long", "f32", "4,1100,8", "4,1100,8", "4,1100,8", "", "1, 1, 1", true, true},
-    {"f64", "f64", "4,70,20", "4,150,20", "4,150,24", "", "0.5, 1, 0", true, true},
+    {"square", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "", "0.2, 0, 0", true, true, false},
+    {"odd sizes", "f32", "4,37,19", "4,45,19", "4,45,23", "", "0.2, 0, 0", true, true, false},
+    {"few columns", "f32", "5,40,8", "5,40,8", "5,40,8", "", "0.4, 0, 0", true, true, false},
+    {"one column", "f32", "5,40,1", "5,40,1", "5,40,1", "", "1, 0, 0", false, false, false},
+    {"many columns", "f32", "4,30,256", "4,50,256", "4,50,200", "", "0.06, 0, 0", true, false,
+     false},
+    {"many keys", "f32", "4,33,16", "4,700,16", "4,700,16", "", "1, 0, 0", true, true, false},
+    {"many queries", "f32", "4,610,16", "4,70,16", "4,70,16", "", "1, 0, 0", true, true, false},
+    {"causal", "f32", "2,2,150,16", "2,2,150,16", "2,2,150,16", "", "1, 1, 0", true, true, false},
+    {"causal, more keys", "f32", "4,40,16", "4,610,16", "4,610,16", "", "1, 1, 0", true, true,
+     false},
+    {"causal, long", "f32", "4,1100,8", "4,1100,8", "4,1100,8", "", "1, 1, 1", true, true, false},
+    {"slices", "f32", "4,70,40", "4,512,40", "4,512,36", "", "0.2, 0, 0", true, true, true},
+    {"slices, causal", "f32", "4,300,32", "4,530,32", "4,530,32", "", "0.2, 1, 0", true, true,
+     true},
+    {"slices, bias", "f32", "2,2,64,32", "2,2,515,32", "2,2,515,32", "b : input f32[2,1,1,515]",
+     "0.3, 0, 0", true, true, true},
+    {"too few keys for slices", "f32", "4,70,40", "4,511,40", "4,511,40", "", "0.2, 0, 0", true,
+     true, false},
+    {"f64", "f64", "4,70,20", "4,150,20", "4,150,24", "", "0.5, 1, 0", true, true, false},
     {"a head of keys for several", "f32", "2,6,40,16", "2,1,50,16", "2,1,50,16", "", "0.3, 0, 0",
-     true, true},
+     true, true, false},
     {"bias", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "b : input f32[1,2,40,50]", "0.3, 0, 0",
-     true, true},
+     true, true, false},
     {"bias of keys, causal", "f32", "2,2,60,16", "2,2,150,16", "2,2,150,16",
-     "b : input f32[2,1,1,150]", "0.3, 1, 0", true, true},
+     "b : input f32[2,1,1,150]", "0.3, 1, 0", true, true, false},
     {"hidden keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16",
-     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]", "0.3, 0, 0", true, true},
+     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]", "0.3, 0, 0", true, true, false},
     {"queries without keys", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "none", "0.3, 0, 1",
-     true, true},
+     true, true, false},
     {"all keys hidden by -1e30", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "far", "0.3, 0, 0",
-     true, true},
-    {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false, false},
-    {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false, false},
+     true, true, false},
+    {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false, false, false},
+    {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false, false, false},
 };
 
 static char *text_of(Arena *arena, const struct Case *c)
@@ -105,6 +115,17 @@ static int kernels_of(Arena *arena, const Graph *g, const Machine *machine)
 	return pairs ? -1 : n;
 }
 
+// Returns how many kernels of attention multiply slices.
+static int sliced_of(Arena *arena, const Graph *g, const Machine *machine)
+{
+	const Plan *p = plan_graph(arena, g, "grad", machine);
+	int n = 0;
+	for (int k = 0; k < p->kerns.count; k++)
+		if (p->kerns.at[k].kind == L_attend)
+			n += attend_sizes(p->graph, &p->kerns.at[k], machine).slices > 1;
+	return n;
+}
+
 static bool is_wrong(const char *what, const char *machine, int kernels, bool whole)
 {
 	if (whole ? kernels == 2 : kernels <= 0)
@@ -136,6 +157,12 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 		g = narrowed(arena, g, target_machine(target));
 	bool is_f32 = !strcmp(c->type, "f32");
 	int failed = 0, kernels = kernels_of(arena, g, target_machine(target));
+	int sliced = sliced_of(arena, g, target_machine(target));
+	bool registers = has_thread_matrix(target_machine(target)) && !narrow;
+	if (sliced != (c->sliced && registers ? kernels : 0)) {
+		printf("FAILED %s: %d kernels of attention multiply slices\n", what, sliced);
+		failed = 1;
+	}
 	const double *error = graph_errors(arena, g, slots_of(arena, g), target, what);
 	double least = INFINITY, limit = !is_f32 ? 1e-13 : narrow ? 1e-2 : 2e-5;
 	for (int o = 0; o < g->outs.count; o++) {
@@ -179,6 +206,10 @@ int main(int argc, char **argv)
 			if ((argc > 1 && strcmp(argv[1], cases[i].name)) || !cases[i].whole)
 				continue;
 			failed += check(&cases[i], m ? "cpu" : "amx:host", NULL, true);
+			tried++;
+			if (m || !cases[i].sliced)
+				continue;
+			failed += check(&cases[i], "amx:host", NULL, false);
 			tried++;
 		}
 	arena_free(arena);

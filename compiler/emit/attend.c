@@ -46,28 +46,27 @@ static void pack_b_columns(const Attend *a, int o, int part, double factor)
 {
 	int64_t line = panel_line(a, last_dim(&val(a->g->graph, a->v->in[o])->shape));
 	if (a->p.matrix)
-		pack_half_columns(a, o, a->local[part], line);
+		pack_half_columns(a, o, part, line);
 	else
 		pack_columns(a, o, a->local[part], line, factor);
 }
 
 static void pack_b_rows(const Attend *a, int o, int part)
 {
-	Value to = a->local[part];
 	int64_t line = panel_line(a, a->s->depth);
 	if (a->p.matrix)
-		pack_halves(a, &(HalfRows){o, a->first_key, a->keys, NULL, to, line});
+		pack_halves(a, &(HalfRows){o, a->first_key, a->keys, AT_PARTS, part, line});
 	else
-		copy_operand(a, o, a->first_key, a->keys, to, line, a->p.panel);
+		copy_operand(a, o, a->first_key, a->keys, a->local[part], line, a->p.panel);
 }
 
-// Packs `count` rows for a; pairs: and, for matrix registers, for b; NULL: not.
+// Packs `count` rows for a; pairs: and, for matrix registers, for b; AT_PARTS: not.
 static void pack_a_rows(const Attend *a, int o, Value first, Value count, int part, int64_t line,
-                        Value pairs)
+                        int pairs)
 {
 	int64_t rows = panel_line(a, a->s->strips * a->s->height);
 	if (a->p.matrix)
-		pack_halves(a, &(HalfRows){o, first, count, a->local[part], pairs, rows});
+		pack_halves(a, &(HalfRows){o, first, count, part, pairs, rows});
 	else
 		copy_operand(a, o, first, count, a->local[part], line, 0);
 }
@@ -143,7 +142,7 @@ static void forward_strip(const Attend *a, const Ahead ahead[2], const Product *
 	const Value *local = a->local;
 	Value no = LLVMConstInt(g->i1, 0, 0);
 	Value weights = local[p->matrix ? AT_WEIGHT_ROWS : AT_SCORES];
-	pack_a_rows(a, 0, a->first, a->rows, AT_QUERIES, p->width_line, NULL);
+	pack_a_rows(a, 0, a->first, a->rows, AT_QUERIES, p->width_line, AT_PARTS);
 	multiply_panels(a, score,
 	                &(Operands){number(g, full_steps(a, p->width)), local[AT_QUERIES],
 	                            local[AT_KEYS], local[AT_SCORES], no},
@@ -219,10 +218,12 @@ static void forward(Attend *a)
 	add_output(a, &ahead[1], O_attend);
 	int64_t query = a_line(a, p->width_line, p->width);
 	int64_t weights = a_line(a, p->score_line, a->s->depth);
-	Product score = strip_product(a, (Layout){0, query, 1, p->panel, p->score_line},
-	                              panel_line(a, p->width), a->causal ? -1 : p->keys, &ahead[0]);
-	Product sum = strip_product(a, (Layout){0, weights, 1, p->panel, p->depth_line},
-	                            panel_line(a, a->s->depth), p->depth, &ahead[1]);
+	Product score =
+	    strip_product(a, (Layout){0, query, 1, p->panel, p->score_line, AT_QUERIES, AT_KEYS},
+	                  panel_line(a, p->width), a->causal ? -1 : p->keys, &ahead[0]);
+	Product sum = strip_product(
+	    a, (Layout){0, weights, 1, p->panel, p->depth_line, AT_WEIGHT_ROWS, AT_VALUES},
+	    panel_line(a, a->s->depth), p->depth, &ahead[1]);
 	Loop block = loop_begin(g, number(g, 0), blocks, 1);
 	go_to_keys(a, block.i);
 	pack_b_columns(a, 1, AT_KEYS, a->v->attr->x);
@@ -446,14 +447,15 @@ static void add_keys(const Attend *a, const Products *t, Value queries, Value ag
 }
 
 // Returns the product whose rows are keys, and that adds up along queries.
-static Product key_product(const Attend *a, int64_t columns, int64_t line)
+static Product key_product(const Attend *a, int64_t columns, int64_t line, int rows, int pairs)
 {
 	int64_t panel = a->p.panel, queries = a->s->strips * a->s->height;
 	bool narrow = has_narrow_rest(a, columns);
-	Layout z = {a->s->key_height, 1, a->p.score_line, line, line};
+	Layout z = {a->s->key_height, 1, a->p.score_line, line, line, rows, pairs};
 	if (!a->p.matrix)
 		return product_new(a, z, panel, false, narrow, NULL);
-	z = (Layout){a->s->key_height, attend_half_line(&a->p, queries), 1, panel, line};
+	z = (Layout){
+	    a->s->key_height, attend_half_line(&a->p, queries), 1, panel, line, rows, pairs};
 	return product_new(a, z, panel_line(a, queries), false, narrow, NULL);
 }
 
@@ -472,15 +474,17 @@ static Products backward_products(const Attend *a)
 	int64_t scores = p->score_line, width = p->width_line, depth = p->depth_line;
 	int64_t query = a_line(a, width, p->width), gradient = a_line(a, depth, p->depth);
 	int64_t slopes = a_line(a, scores, a->s->depth);
-	Products t = {.score = strip_product(a, (Layout){0, query, 1, panel, scores},
-	                                     panel_line(a, p->width), keys, &score),
-	              .weight = strip_product(a, (Layout){0, gradient, 1, panel, scores},
-	                                      panel_line(a, p->depth), keys, &weight),
-	              .dq = strip_product(a, (Layout){0, slopes, 1, panel, width},
-	                                  panel_line(a, a->s->depth), p->width, &dq)};
+	Products t = {
+	    .score = strip_product(a, (Layout){0, query, 1, panel, scores, AT_QUERIES, AT_KEYS},
+	                           panel_line(a, p->width), keys, &score),
+	    .weight =
+	        strip_product(a, (Layout){0, gradient, 1, panel, scores, AT_GRADIENTS, AT_VALUES},
+	                      panel_line(a, p->depth), keys, &weight),
+	    .dq = strip_product(a, (Layout){0, slopes, 1, panel, width, AT_SLOPE_ROWS, AT_KEY_ROWS},
+	                        panel_line(a, a->s->depth), p->width, &dq)};
 	t.ahead[0] = score, t.ahead[1] = weight, t.ahead[2] = dq;
-	t.dk = key_product(a, p->width, width);
-	t.dv = key_product(a, p->depth, depth);
+	t.dk = key_product(a, p->width, width, AT_KEY_SLOPES, AT_QUERY_PAIRS);
+	t.dv = key_product(a, p->depth, depth, AT_KEY_WEIGHTS, AT_GRADIENT_PAIRS);
 	return t;
 }
 
@@ -508,9 +512,8 @@ static void backward(Attend *a)
 	Value from = times(g, part.i, s->strips);
 	Value to = end_after(g, from, s->strips, number(g, p->strips));
 	Value first = first_query(a, from), count = minus(g, first_query(a, to), first);
-	pack_a_rows(a, 0, first, count, AT_QUERIES, p->width_line, a->local[AT_QUERY_PAIRS]);
-	pack_a_rows(a, GRADIENT, first, count, AT_GRADIENTS, p->depth_line,
-	            a->local[AT_GRADIENT_PAIRS]);
+	pack_a_rows(a, 0, first, count, AT_QUERIES, p->width_line, AT_QUERY_PAIRS);
+	pack_a_rows(a, GRADIENT, first, count, AT_GRADIENTS, p->depth_line, AT_GRADIENT_PAIRS);
 	Loop strip = loop_begin(g, from, to, 1);
 	go_to_strip(a, strip.i);
 	backward_strip(a, &t, minus(g, a->first, first), again);

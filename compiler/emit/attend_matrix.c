@@ -1,8 +1,8 @@
-// attend_matrix.c: emits the operands of attention for matrix registers, which are bf16.
-// Output: rows, with zeros after the last column; pairs, that is rows 2i and 2i + 1 by turns, and
-// columns, that is pairs of elements of a row in each line, both in panels of what each register
-// loads; and the probabilities and slopes of a strip of queries by key. Invariant: rows that a sum
-// goes through are 0 beyond the last.
+// attend_matrix.c: emits the operands of attention for matrix registers, which are bf16, or slices
+// of f32, one after the other in local memory. Output: rows, with zeros after the last column;
+// pairs, that is rows 2i and 2i + 1 by turns, and columns, that is pairs of elements of a row in
+// each line, both in panels of what each register loads; and the probabilities and slopes of a
+// strip of queries by key. Invariant: rows that a sum goes through are 0 beyond the last.
 #include "attend_tile.h"
 
 static LLVMTypeRef half_vector(const Attend *a)
@@ -22,10 +22,37 @@ static Value half_load(const Attend *a, Value memory, Value i)
 	return v;
 }
 
-void half_store(const Attend *a, Value v, Value memory, Value i)
+static void half_store(const Attend *a, Value v, Value memory, Value i)
 {
 	Value to = LLVMBuildStore(a->g->b, splat(a->g, v), half_element(a, memory, i));
 	LLVMSetAlignment(to, 2);
+}
+
+int64_t half_slice(const Attend *a, int part)
+{
+	return 2 * a->p.local[part] / a->p.slices;
+}
+
+static Value slice_from(const Attend *a, int n, int part, Value i) // element i of slice n
+{
+	return sum_of(a->g, i, number(a->g, n * half_slice(a, part)));
+}
+
+// Sets what an element is in matrix registers: bf16, or its slices (small: as in slice()).
+static void halves_of(const Attend *a, Value x, bool small, Value *halves)
+{
+	if (a->p.slices > 1)
+		slice(a->g, x, small, halves);
+	else
+		halves[0] = scalar_type(x) == a->g->f32 ? narrow_float(a->g, x, E_bf16) : x;
+}
+
+void store_halves(const Attend *a, Value x, bool small, int part, Value i)
+{
+	Value halves[SLICES];
+	halves_of(a, x, small, halves);
+	for (int n = 0; n < a->p.slices; n++)
+		half_store(a, halves[n], a->local[part], slice_from(a, n, part, i));
 }
 
 // ---- packing --------------------------------------------------------------------------
@@ -44,21 +71,26 @@ Ref read_operand(const Attend *a, int o)
 	return wide && g->computed.holds(g->computed.context, r) ? v->in[0] : r;
 }
 
-// Returns the vector of an operand's row from column c on: 0 beyond the last.
-static Value halves_at(const Attend *a, int o, const Index *row, int64_t c)
+// Sets the vectors of an operand's row from column c on: 0 beyond the last, or unless `some`; NULL:
+// true.
+static void halves_at(const Attend *a, int o, const Index *row, int64_t c, Value some,
+                      Value *halves)
 {
 	Gen *g = a->g;
 	int64_t columns = columns_of(a, o);
-	Value none = LLVMConstNull(half_vector(a)), x;
+	Value none = LLVMConstNull(half_vector(a));
+	for (int n = 0; n < a->p.slices; n++)
+		halves[n] = none;
 	if (c >= columns)
-		return none;
-	Ref r = read_operand(a, o);
+		return;
 	Index column = lanes_within(g, number(g, c), columns);
-	x = splat(g, at_element(a, r, row, &column));
-	if (val(g->graph, r)->type == E_f32)
-		x = narrow_float(g, x, E_bf16);
+	Value x = at_element(a, read_operand(a, o), row, &column);
 	Value exist = index_value(g, &column).mask;
-	return exist ? choose(g, exist, x, none) : x;
+	halves_of(a, splat(g, x), false, halves);
+	for (int n = 0; n < a->p.slices; n++) {
+		halves[n] = exist ? choose(g, exist, halves[n], none) : halves[n];
+		halves[n] = some ? choose(g, some, halves[n], none) : halves[n];
+	}
 }
 
 // Returns elements first, first + 1, .. of x and y by turns, as many as a vector has.
@@ -79,9 +111,12 @@ static void pack_two(const Attend *a, const HalfRows *p, Value i, Value end)
 	int64_t columns = columns_of(a, p->operand), line = attend_half_line(&a->p, columns);
 	int64_t rows = val(g->graph, a->v->in[p->operand])->shape.dim[a->p.lead.rank];
 	Index row[2];
-	Value own[2] = {i, sum_of(g, i, number(g, 1))}, x[2];
-	for (int k = 0; k < 2; k++)
+	Value own[2] = {i, sum_of(g, i, number(g, 1))}, some[2] = {0}, x[2][SLICES];
+	for (int k = 0; k < 2; k++) {
 		row[k] = row_index_of(a, sum_of(g, p->first, own[k]), rows);
+		if (end)
+			some[k] = LLVMBuildICmp(g->b, LLVMIntSLT, own[k], end, "");
+	}
 	// Pairs of 16 columns that a register loads, and where it has those of the two rows.
 	int64_t square = 2 * a->p.matrix * a->p.lanes;
 	Value own_row = LLVMBuildURem(g->b, i, number(g, 2 * a->p.matrix), "");
@@ -89,19 +124,22 @@ static void pack_two(const Attend *a, const HalfRows *p, Value i, Value end)
 	place = sum_of(g, place, times(g, own_row, a->p.lanes));
 	g->width = (int)a->p.panel;
 	for (int64_t c = 0; c < columns; c += g->width) {
-		for (int k = 0; k < 2; k++) {
-			x[k] = halves_at(a, p->operand, &row[k], c);
-			if (end)
-				x[k] = choose(g, LLVMBuildICmp(g->b, LLVMIntSLT, own[k], end, ""),
-				              x[k], LLVMConstNull(half_vector(a)));
-			if (p->rows)
-				half_store(a, x[k], p->rows,
-				           sum_of(g, times(g, own[k], line), number(g, c)));
-		}
 		Value to = sum_of(g, place, number(g, 2 * c / g->width * p->line));
-		for (int part = 0; part < 2 && p->pairs; part++)
-			half_store(a, by_turns(a, x[0], x[1], part * g->width / 2), p->pairs,
-			           sum_of(g, to, number(g, part * square)));
+		for (int k = 0; k < 2; k++)
+			halves_at(a, p->operand, &row[k], c, some[k], x[k]);
+		for (int n = 0; n < a->p.slices; n++) {
+			for (int k = 0; k < 2 && p->rows < AT_PARTS; k++) {
+				Value from = sum_of(g, times(g, own[k], line), number(g, c));
+				half_store(a, x[k][n], a->local[p->rows],
+				           slice_from(a, n, p->rows, from));
+			}
+			for (int part = 0; part < 2 && p->pairs < AT_PARTS; part++) {
+				Value half = by_turns(a, x[0][n], x[1][n], part * g->width / 2);
+				Value from = sum_of(g, to, number(g, part * square));
+				half_store(a, half, a->local[p->pairs],
+				           slice_from(a, n, p->pairs, from));
+			}
+		}
 	}
 	g->width = width;
 }
@@ -118,7 +156,7 @@ void pack_halves(const Attend *a, const HalfRows *p)
 	loop_end(g, &loop);
 }
 
-void pack_half_columns(const Attend *a, int o, Value memory, int64_t line)
+void pack_half_columns(const Attend *a, int o, int part, int64_t line)
 {
 	Gen *g = a->g;
 	int width = g->width;
@@ -133,17 +171,22 @@ void pack_half_columns(const Attend *a, int o, Value memory, int64_t line)
 		key[k] = row_index_of(a, sum_of(g, a->first_key, own), a->p.keys);
 	}
 	for (int64_t c = 0; c < columns_of(a, o); c += 2 * width) {
-		Value v[64];
-		g->width = 2 * width;
-		for (int k = 0; k < width; k++)
-			v[k] = halves_at(a, o, &key[k], c);
-		g->width = width;
-		for (int k = 0; k < width; k++)
-			v[k] = LLVMBuildBitCast(g->b, v[k], attend_vector(a), "");
-		transpose_vectors(g, v);
-		for (int k = 0; k < width; k++)
-			local_store(a, v[k], memory,
-			            sum_of(g, to, number(g, c / 2 * panel + k * width)));
+		Value v[SLICES][64], halves[SLICES];
+		for (int k = 0; k < width; k++) {
+			g->width = 2 * width;
+			halves_at(a, o, &key[k], c, NULL, halves);
+			g->width = width;
+			for (int n = 0; n < a->p.slices; n++)
+				v[n][k] = LLVMBuildBitCast(g->b, halves[n], attend_vector(a), "");
+		}
+		for (int n = 0; n < a->p.slices; n++) {
+			Value memory =
+			    half_element(a, a->local[part], slice_from(a, n, part, number(g, 0)));
+			transpose_vectors(g, v[n]);
+			for (int k = 0; k < width; k++)
+				local_store(a, v[n][k], memory,
+				            sum_of(g, to, number(g, c / 2 * panel + k * width)));
+		}
 	}
 	loop_end(g, &loop);
 }
@@ -192,15 +235,18 @@ void turn_strip(const Attend *a, int rows, int by_key, Value line, Value end)
 {
 	Gen *g = a->g;
 	int64_t row = attend_half_line(&a->p, a->s->depth);
-	Value to = half_element(a, a->local[by_key], line);
-	Loop none = loop_begin(g, a->rows, number(g, a->s->height), 1);
-	Loop keys = loop_begin(g, number(g, 0), end, g->width);
-	half_store(a, LLVMConstNull(half_vector(a)), a->local[rows],
-	           sum_of(g, times(g, none.i, row), keys.i));
-	loop_end(g, &keys);
-	loop_end(g, &none);
-	Loop blocks = loop_begin(g, number(g, 0), end, a->p.panel);
-	for (int other = 0; other < 2; other++)
-		turn_keys(a, a->local[rows], to, blocks.i, other);
-	loop_end(g, &blocks);
+	for (int n = 0; n < a->p.slices; n++) {
+		Value from = half_element(a, a->local[rows], slice_from(a, n, rows, number(g, 0)));
+		Value to = half_element(a, a->local[by_key], slice_from(a, n, by_key, line));
+		Loop none = loop_begin(g, a->rows, number(g, a->s->height), 1);
+		Loop keys = loop_begin(g, number(g, 0), end, g->width);
+		half_store(a, LLVMConstNull(half_vector(a)), from,
+		           sum_of(g, times(g, none.i, row), keys.i));
+		loop_end(g, &keys);
+		loop_end(g, &none);
+		Loop blocks = loop_begin(g, number(g, 0), end, a->p.panel);
+		for (int other = 0; other < 2; other++)
+			turn_keys(a, from, to, blocks.i, other);
+		loop_end(g, &blocks);
+	}
 }

@@ -176,7 +176,7 @@ static void store_weights(const Attend *a, const Row *r, Value at, int part, int
 {
 	Gen *g = a->g;
 	if (a->p.matrix)
-		half_store(a, narrow_float(g, x, E_bf16), a->local[rows], sum_of(g, r->half, at));
+		store_halves(a, x, rows == AT_WEIGHT_ROWS, rows, sum_of(g, r->half, at));
 	else
 		local_store(a, x, a->local[part], sum_of(g, r->line, at));
 }

@@ -242,7 +242,7 @@ static Tile tile_of(const Attend *a)
 	              .pairs = a->p.matrix,
 	              .dense = a->p.matrix,
 	              .matrix = a->p.matrix,
-	              .slices = 1,
+	              .slices = a->p.slices,
 	              .loops = 1};
 }
 
@@ -274,6 +274,8 @@ Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool na
 		tile.b_step = tile.matrix ? tile.lanes : z.b_step;
 		tile.b_vector = tile.matrix * tile.lanes;
 		tile.c_row = z.c_row;
+		tile.a_slice = tile.matrix ? half_slice(a, z.a) : 0;
+		tile.b_slice = tile.matrix ? half_slice(a, z.b) / 2 : 0;
 		if (z.a_step > 1 && !tile.matrix) // each step in other lines of cache
 			tile.a_ahead = a->g->target->machine->ahead;
 		if (narrow && vectors > 1)

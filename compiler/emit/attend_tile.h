@@ -25,16 +25,18 @@ void pack_columns(const Attend *, int o, Value memory, int64_t line, double fact
 
 Ref read_operand(const Attend *, int o); // or what it widens from bf16
 Value half_element(const Attend *, Value memory, Value i);
-void half_store(const Attend *, Value, Value memory, Value i); // of i16
+int64_t half_slice(const Attend *, int part); // elements from slice to slice of local memory
+// Stores elements of f32 as bf16, or as all slices (small: as in slice()), from element i on.
+void store_halves(const Attend *, Value, bool small, int part, Value i);
 typedef struct HalfRows { // `count` rows of an operand, up to a multiple of a panel's columns
 	int operand;
 	Value first, count;
-	Value rows, pairs; // where they are packed as rows and as pairs; NULL: not
-	int64_t line;      // of pairs, in f32: panels are so far apart
+	int rows, pairs; // local memory where they are packed as rows and as pairs; AT_PARTS: not
+	int64_t line;    // of pairs, in f32: panels are so far apart
 } HalfRows;
 void pack_halves(const Attend *, const HalfRows *);
 // Like pack_columns: pairs of columns.
-void pack_half_columns(const Attend *, int o, Value memory, int64_t line);
+void pack_half_columns(const Attend *, int o, int part, int64_t line);
 // Turns the rows of a strip, of keys [0, end), to columns from `line` on of rows by key.
 void turn_strip(const Attend *, int rows, int by_key, Value line, Value end);
 
@@ -73,6 +75,7 @@ void attend_begin(const Attend *), attend_end(const Attend *);
 
 typedef struct Layout { // elements from row to row, from step to step
 	int64_t rows, a_row, a_step, b_step, c_row;
+	int a, b; // local memory
 } Layout;
 
 // lower: with tiles of one row less; narrow: with those of one vector.

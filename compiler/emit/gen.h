@@ -356,8 +356,9 @@ Value reduce_angle(Gen *, Value x, Value rest, Value *turns);
 
 // Return pairs of 16-bit elements: of each lane of two vectors; of all of x and then all of y.
 Value pairs_by_turns(Gen *, Value x, Value y), pairs_in_order(Gen *, Value x, Value y);
-// Sets the slices of f32: SLICES vectors of bf16, as 16-bit integers, whose sum is exact.
-void slice(Gen *, Value, Value *slices);
+// Sets the slices of f32: SLICES vectors of bf16, as 16-bit integers, whose sum is exact. small: no
+// element is larger than the largest bf16.
+void slice(Gen *, Value, bool small, Value *slices);
 
 // ---- memory: lanes.c ------------------------------------------------------------------
 

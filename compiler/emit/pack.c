@@ -133,7 +133,7 @@ static void pair_up(Dot *d, Value (*pairs_of)(Gen *, Value, Value), Value x, Val
 {
 	Value own[2][SLICES] = {{x}, {y}};
 	for (int i = 0; i < 2 && d->p.slices > 1; i++)
-		slice(d->g, own[i][0], own[i]);
+		slice(d->g, own[i][0], false, own[i]);
 	for (int n = 0; n < d->p.slices; n++)
 		pairs[n] = pairs_of(d->g, own[0][n], own[1][n]);
 }

@@ -42,20 +42,33 @@ static Value within_halves(Gen *g, Value x)
 	return x;
 }
 
+// Returns elements of 16 bits: the upper halves of 32.
+static Value upper_halves(Gen *g, Value bits)
+{
+	Value order[2 * 64];
+	unsigned n = LLVMGetVectorSize(LLVMTypeOf(bits));
+	for (unsigned i = 0; i < n; i++)
+		order[i] = LLVMConstInt(g->i32, 2 * i + 1, 0);
+	bits = LLVMBuildBitCast(g->b, bits, LLVMVectorType(g->i16, 2 * n), "");
+	return LLVMBuildShuffleVector(g->b, bits, LLVMGetPoison(LLVMTypeOf(bits)),
+	                              LLVMConstVector(order, n), "");
+}
+
 // Each slice is the nearest to what those before it leave. The last is all they leave: NaN of what
 // is not finite.
-void slice(Gen *g, Value x, Value *slices)
+void slice(Gen *g, Value x, bool small, Value *slices)
 {
 	Value rest = splat(g, x);
-	LLVMTypeRef floats = LLVMTypeOf(rest), halves = like(g->i16, rest);
+	LLVMTypeRef floats = LLVMTypeOf(rest);
 	for (int i = 0; i < SLICES; i++) {
-		Value own = i ? rest : within_halves(g, rest);
+		Value own = i || small ? rest : within_halves(g, rest);
 		Value bits = LLVMBuildBitCast(g->b, own, like(g->i32, own), "");
-		if (i < SLICES - 1)
+		if (i < SLICES - 1) {
 			bits = LLVMBuildAdd(g->b, bits, int_like(bits, 1 << (HALF - 1)), "");
-		bits = LLVMBuildAnd(g->b, bits, int_like(bits, -(1 << HALF)), "");
-		rest = LLVMBuildFSub(g->b, rest, LLVMBuildBitCast(g->b, bits, floats, ""), "");
-		bits = LLVMBuildLShr(g->b, bits, int_like(bits, HALF), "");
-		slices[i] = LLVMBuildTrunc(g->b, bits, halves, "");
+			bits = LLVMBuildAnd(g->b, bits, int_like(bits, -(1 << HALF)), "");
+			rest =
+			    LLVMBuildFSub(g->b, rest, LLVMBuildBitCast(g->b, bits, floats, ""), "");
+		}
+		slices[i] = upper_halves(g, bits);
 	}
 }

@@ -11,6 +11,15 @@ Elem attend_matrix(const Graph *g, const Val *v, const Machine *machine)
 	return machine->pairs > 1 && g->products == E_bf16 ? E_bf16 : 0;
 }
 
+// True if matrix registers multiply slices of f32: if slicing probabilities, and packing operands
+// that come from memory, is worth it.
+static bool is_sliced(const Graph *g, const AttendSizes *p, const Machine *machine)
+{
+	enum { QUERIES = 64, KEYS = 512, COLUMNS = 32 }; // at least
+	return has_thread_matrix(machine) && !g->products && p->bytes == elems[E_f32].bytes &&
+	       p->queries >= QUERIES && p->keys >= KEYS && p->width >= COLUMNS;
+}
+
 static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machine)
 {
 	const Shape *q = &val(g, v->in[0])->shape, *k = &val(g, v->in[1])->shape;
@@ -23,7 +32,8 @@ static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machin
 	p.depth = v->op == O_attend_stats ? 0 : last_dim(&val(g, v->in[2])->shape);
 	p.bytes = elems[v->type].bytes;
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
-	p.matrix = attend_matrix(g, v, machine) ? machine->pairs : 0;
+	p.slices = is_sliced(g, &p, machine) ? SLICES : 1;
+	p.matrix = attend_matrix(g, v, machine) || p.slices > 1 ? machine->pairs : 0;
 	return p;
 }
 
@@ -208,7 +218,7 @@ static void size_vectors(AttendSizes *p, const Sched *s)
 	}
 }
 
-// Elements are those of scores: pairs of bf16.
+// Elements are those of scores: pairs of bf16. The operands of products have all slices.
 static void size_matrices(AttendSizes *p, const Sched *s)
 {
 	int64_t *local = p->local, rows = s->strips * s->height;
@@ -217,19 +227,21 @@ static void size_matrices(AttendSizes *p, const Sched *s)
 	int64_t strip = s->height * attend_half_line(p, s->depth) / 2;
 	local[AT_KEYS] = s->depth * (width / 2 + 1);
 	local[AT_QUERIES] = (p->back ? rows : s->height) * attend_half_line(p, width) / 2;
-	local[AT_SCORES] = s->height * p->score_line;
 	local[AT_VALUES] = p->back ? s->depth * (depth / 2 + 1) : depth * (s->depth / 2 + 1);
 	local[AT_WEIGHT_ROWS] = strip;
 	if (p->back) {
 		local[AT_SLOPE_ROWS] = strip;
 		local[AT_KEY_WEIGHTS] = s->depth * attend_half_line(p, rows) / 2;
 		local[AT_KEY_SLOPES] = local[AT_KEY_WEIGHTS];
-		local[AT_SLOPES] = local[AT_SCORES];
 		local[AT_KEY_ROWS] = width * (s->depth / 2 + 1);
 		local[AT_GRADIENTS] = rows * attend_half_line(p, depth) / 2;
 		local[AT_QUERY_PAIRS] = width * (rows / 2 + 1);
 		local[AT_GRADIENT_PAIRS] = depth * (rows / 2 + 1);
 	}
+	for (int k = 0; k < AT_PARTS; k++)
+		local[k] *= p->slices;
+	local[AT_SCORES] = s->height * p->score_line;
+	local[AT_SLOPES] = p->back ? local[AT_SCORES] : 0;
 }
 
 AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machine)
@@ -248,11 +260,11 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 	p.width_line = ceil_div(p.width, p.panel) * p.panel + machine->lanes;
 	p.depth_line = ceil_div(p.depth, p.panel) * p.panel + machine->lanes;
 	p.stat_line = ceil_div(s->height, machine->lanes) * machine->lanes;
-	size_sums(&p, s, machine);
 	if (p.matrix)
 		size_matrices(&p, s);
 	else
 		size_vectors(&p, s);
+	size_sums(&p, s, machine);
 	for (int k = 0; k < AT_PARTS; k++)
 		p.local_bytes += full_lines(p.local[k] * p.bytes);
 	return p;

@@ -452,6 +452,7 @@ typedef struct AttendSizes {
 	int64_t bytes;                              // of an element
 	int lanes;                                  // elements of a vector
 	int matrix;                                 // as in Tile: operands are bf16
+	int slices;                                 // of f32, as in DotSizes; else 1
 	int64_t panel;                              // columns of a panel
 	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
 	int64_t lower;                              // strips, the last, of one row less
