@@ -302,8 +302,6 @@ void tile_block(Scheduler *t)
 	int64_t each = ceil_div(t->together * z.part_size, wave_of(t->machine));
 	int64_t some = MAX(LEAST, MIN(ELEMENTS, each));
 	s->workers = z.dot.batch * z.bands * z.across * best.parts;
-	s->after = s->parts          ? ceil_div(z.part_size, some)
-	           : s->reduce.count ? ceil_div(z.dot.n, partial_columns(t->machine, z.dot.n))
-	                             : 0;
+	s->after = s->parts ? ceil_div(z.part_size, some) : 0;
 	s->work = z.work;
 }

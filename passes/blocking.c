@@ -280,7 +280,7 @@ enum {
 	ROWS = 256,
 	BLOCKS = 32,
 	ALONE = 1 << 14, // elements of a single row from which one worker of a GPU would take
-	                 // longer than a second launch
+	                 // longer than several that count themselves
 };
 
 // Adds the values of the shape of a row that r, of the full shape, is computed from. False: r
@@ -329,31 +329,42 @@ static bool splits_in_rows(Scheduler *t, ValSteps *small)
 	return splits;
 }
 
-// On a GPU, workers that have few columns read few partial results of these, so each adds them up
-// rather than wait for another launch that does.
-static void join_partials(Scheduler *t, int64_t rows, int64_t columns)
-{
-	enum { NARROW = 32 };
-	Sched *s = t->sched;
-	int64_t wide = 1, wave = wave_of(t->machine);
-	while (wide < MIN(columns, NARROW))
-		wide *= 2;
-	int64_t pieces = ceil_div(columns, wide), blocks = MIN(rows, MAX(1, wave / pieces));
-	s->rows = ceil_div(rows, blocks);
-	blocks = ceil_div(rows, s->rows);
-	s->joined = 1;
-	s->columns = wide;
-	s->together = FEW;
-	s->before = s->workers = blocks * pieces;
-	s->after = s->keep.count = 0;
-	s->work = s->reduce.count * blocks * partial_line(columns) * PARTIAL;
-}
-
 // Of how many workers the elements of a single row fill a GPU: one on each multiprocessor, unless
 // its threads would have many.
 static int64_t row_workers(const Machine *m, int64_t row)
 {
 	return row < m->threads * wave_of(m) ? m->workers : wave_of(m);
+}
+
+// Returns of how many blocks of rows the workers, which have `pieces` of columns each, fill waves.
+static int64_t blocks_of_rows(int64_t pieces, int64_t wave)
+{
+	enum { WAVES = 4, PERCENT = 90 }; // at most; of the last wave and all before
+	int64_t all = wave;
+	while (all < WAVES * wave && all / pieces * pieces * 100 < all * PERCENT)
+		all += wave;
+	return MAX(1, all / pieces);
+}
+
+// On a GPU, workers have few columns, whose partial results are few. If all need the sums, each
+// adds them up in a second launch; else the last to arrive does, and there is one launch.
+static void join_partials(Scheduler *t, int64_t rows, int64_t columns, bool again)
+{
+	enum { NARROW = 32 };
+	Sched *s = t->sched;
+	int64_t wide = 1, all = columns == 1 ? row_workers(t->machine, rows) : wave_of(t->machine);
+	while (wide < MIN(columns, NARROW))
+		wide *= 2;
+	int64_t pieces = ceil_div(columns, wide);
+	s->rows = ceil_div(rows, MIN(rows, blocks_of_rows(pieces, all)));
+	int64_t blocks = ceil_div(rows, s->rows);
+	s->joined = again ? J_all : J_last;
+	s->columns = wide;
+	s->together = FEW;
+	s->workers = blocks * pieces;
+	s->before = again && s->reduce.count ? s->workers : 0;
+	s->after = s->keep.count = 0;
+	s->work = s->reduce.count * blocks * partial_line(columns) * PARTIAL;
 }
 
 // True if a space of `groups`, or one row of a GPU's, is reduced over blocks of rows. A single row
@@ -381,14 +392,12 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	if (last + single < 1)
 		return false;
 	int64_t columns = single ? 1 : groups->size[last];
+	bool gpu = t->machine->threads > 1;
 	if (!has_partials(t, groups, rows, columns) || !splits_in_rows(t, &s->keep))
 		return false;
-	bool gpu = t->machine->threads > 1;
-	int64_t piece = piece_of(t, FEW);
-	cut_columns(t, 1, columns, gpu ? partial_columns(t->machine, columns) : piece);
+	cut_columns(t, 1, columns, piece_of(t, FEW));
 	s->partition = P_partials;
-	s->rows = gpu ? ceil_div(rows, single ? row_workers(t->machine, rows) : wave_of(t->machine))
-	              : MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
+	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
 	int weight = 0;
@@ -403,10 +412,10 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		if (!s->before || t->level[r] > 1) // r depends on what is reduced
 			s->after = blocks;
 	}
-	s->together = gpu ? FEW : stores ? 1 : chains_of(t, s->reduce.count, weight);
+	s->together = stores ? 1 : chains_of(t, s->reduce.count, weight);
 	s->work = lines * partial_line(columns) * PARTIAL;
-	if (gpu && s->before && s->after)
-		join_partials(t, rows, columns);
+	if (gpu)
+		join_partials(t, rows, columns, s->after > 0);
 	return true;
 }
 

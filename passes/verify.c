@@ -323,7 +323,8 @@ static void check_partials(const Plan *p, int k)
 	int64_t blocks = ceil_div(count_of(&kern->space) / MAX(1, columns), s->rows);
 	int64_t pieces = ceil_div(columns, s->columns), before = sums ? blocks : 0;
 	int64_t workers = s->joined ? blocks * pieces : pieces;
-	if (s->before != (s->joined ? workers : before) || s->workers != workers ||
+	before = s->joined ? (s->joined == J_all && sums ? workers : 0) : before;
+	if (s->before != before || s->workers != workers ||
 	    (s->after && (s->joined || s->after != blocks)))
 		fail(p->name,
 		     "kernel %d: the columns are not computed once, by %lld, %lld and %lld workers",

@@ -15,16 +15,20 @@ enum { // numbers of the specification
 	DEVICE_SINGLE_FP_CONFIG = 0x101B,
 	DEVICE_MEMORY_BYTES = 0x101F,
 	DEVICE_NAME = 0x102B,
+	DEVICE_VERSION = 0x102F,
+	DEVICE_GLOBAL_VARIABLES = 0x104D, // their bytes
 	DEVICE_SVM = 0x1053,
 	DEVICE_EXTENSIONS = 0x1030,
 	DEVICE_IL_VERSION = 0x105B,
+	DEVICE_FENCES = 0x1064, // from version 3 on, which does not ask for any
 	DEVICE_HOST_MEMORY = 0x4190,
 	DEVICE_OWN_MEMORY = 0x4191,
 	DEVICE_SHARED_MEMORY = 0x4192,
 	TYPE_GPU = 4,
-	SVM_FINE_GRAIN = 1 << 1,              // of DEVICE_SVM: host and device use buffers at once
-	MEMORY_FINE_GRAIN = 1 << 10 | 1,      // flags of a block: that, and to be read and written
-	CORRECTLY_ROUNDED = 1 << 7,           // quotients and roots of f32
+	FENCE_ORDER = 1 << 1 | 1 << 5,   // of DEVICE_FENCES: acquire and release, of the device
+	SVM_FINE_GRAIN = 1 << 1,         // of DEVICE_SVM: host and device use buffers at once
+	MEMORY_FINE_GRAIN = 1 << 10 | 1, // flags of a block: that, and to be read and written
+	CORRECTLY_ROUNDED = 1 << 7,      // quotients and roots of f32
 	DEVICE_COMMAND_BUFFER_QUEUE = 0x12AA, // properties of a queue that they need
 	PROGRAM_BUILD_LOG = 0x1183,
 	KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
@@ -111,6 +115,15 @@ static bool has_usm(const struct opencl *d, void *device)
 	       number_of(d, device, DEVICE_SHARED_MEMORY) & 1;
 }
 
+// True if kernels can count their workers, of which the last adds up what all have.
+static bool has_counts(const struct opencl *d, void *device)
+{
+	uint64_t fences = number_of(d, device, DEVICE_FENCES);
+	bool ordered =
+	    (fences & FENCE_ORDER) == FENCE_ORDER || has(d, device, DEVICE_VERSION, "OpenCL 2.");
+	return ordered && number_of(d, device, DEVICE_GLOBAL_VARIABLES);
+}
+
 // Returns what the device lacks; NULL: nothing.
 static const char *missing(const struct opencl *d, void *device)
 {
@@ -121,6 +134,8 @@ static const char *missing(const struct opencl *d, void *device)
 	if (!has_usm(d, device) && !(number_of(d, device, DEVICE_SVM) & SVM_FINE_GRAIN))
 		return "memory shared with the host (cl_intel_unified_shared_memory, or SVM of "
 		       "fine grain)";
+	if (!has_counts(d, device))
+		return "fences and variables of the device, which OpenCL 2 has";
 	return NULL;
 }
 

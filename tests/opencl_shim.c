@@ -1,5 +1,5 @@
 // opencl_shim.c: stands for libOpenCL.so.1 and calls the system's, but its devices lack what
-// $OPENCL_HIDE names: words of their lists of extensions, or svm, with blanks between them.
+// $OPENCL_HIDE names: words of their lists of extensions, svm, or fences, with blanks between them.
 // $OPENCL_MEMORY: bytes of memory that they have.
 #include <dlfcn.h>
 #include <stdint.h>
@@ -7,7 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICE_MEMORY_BYTES = 0x101F, DEVICE_EXTENSIONS = 0x1030, DEVICE_SVM = 0x1053 };
+enum {
+	DEVICE_MEMORY_BYTES = 0x101F,
+	DEVICE_EXTENSIONS = 0x1030,
+	DEVICE_SVM = 0x1053,
+	DEVICE_FENCES = 0x1064
+};
 
 // Each function jumps to the one of the system; clGetDeviceInfo() has another name, and is ours.
 #define clGetDeviceInfo                get_device_info
@@ -26,6 +31,8 @@ int32_t clGetDeviceInfo(void *device, uint32_t what, size_t room, void *value, s
 	char hide[256], *rest, *found;
 	snprintf(hide, sizeof hide, "%s", getenv("OPENCL_HIDE") ? getenv("OPENCL_HIDE") : "");
 	if (!error && value && what == DEVICE_SVM && strstr(hide, "svm"))
+		memset(value, 0, sizeof(uint64_t));
+	if (!error && value && what == DEVICE_FENCES && strstr(hide, "fences"))
 		memset(value, 0, sizeof(uint64_t));
 	if (!error && value && what == DEVICE_MEMORY_BYTES && getenv("OPENCL_MEMORY"))
 		*(uint64_t *)value = strtoull(getenv("OPENCL_MEMORY"), NULL, 10);

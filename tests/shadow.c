@@ -73,7 +73,8 @@ static bool after_write(const Cell *c, Who who, Who *other)
 {
 	const Who *w = &c->write;
 	bool races = w->life == who.life &&
-	             (w->block != who.block || (w->epoch == who.epoch && w->thread != who.thread));
+	             (w->block != who.block ? !is_ordered(w, &who)
+	                                    : w->epoch == who.epoch && w->thread != who.thread);
 	if (races)
 		*other = *w;
 	return races;

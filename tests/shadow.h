@@ -1,7 +1,7 @@
 // shadow.h: declares a record of who read and wrote each byte of memory last, which finds races in
 // whatever order threads run.
 // Two threads race if both access a byte, one of them writes it, and no barrier of a block that has
-// both lies between.
+// both lies between, nor do fences with a count that both have added to.
 #ifndef SHADOW_H
 #define SHADOW_H
 #include <stdbool.h>
@@ -15,6 +15,9 @@ typedef struct Who {
 	uint32_t fences; // of another way to memory, that the thread has passed
 } Who;
 
+// True if fences order all that one had done before what the other, of another block, does now:
+// of who uses this record.
+bool is_ordered(const Who *before, const Who *now);
 // True if the access races with an earlier one; *other: that one.
 bool shadow_read(uintptr_t at, int bytes, Who, Who *other);
 bool shadow_write(uintptr_t at, int bytes, Who, Who *other);

@@ -115,7 +115,16 @@ typedef struct Thread {
 	int begun, done;                     // products of its warpgroup
 	int group[PRODUCTS], groups;         // groups not waited for: the products up to their ends
 	bool fenced;                         // its sums are the warpgroup's
+	bool releases;                       // what its next ticket's takers may see
+	bool arrived;                        // has a ticket
 } Thread;
+
+typedef struct Ticket { // of a block
+	uint32_t launch;
+	const int32_t *count;
+	int32_t number;
+	uint32_t epoch, thread; // at the fence before it
+} Ticket;
 
 typedef struct Block {
 	bool live;
@@ -123,6 +132,7 @@ typedef struct Block {
 	Thread thread[THREADS];
 	char shared[SHARED] __attribute__((aligned(1024)));
 	uint8_t read[SHARED / PIECE]; // by how many products under way
+	Ticket seen;                  // all before this one, from epoch and thread on
 	float sum[GROUPS][GROUP][GROUP_COLUMNS / 2];
 	Product product[GROUPS][PRODUCTS]; // product i is in i % PRODUCTS
 	int64_t used;
@@ -134,6 +144,8 @@ typedef struct Block {
 } Block;
 
 static Block blocks[LIVE];
+static Ticket *tickets; // by block
+static uint32_t ntickets;
 static char stack[LIVE][THREADS][STACK] __attribute__((aligned(64)));
 static Stack scheduler;
 static Block *block; // that runs now
@@ -325,6 +337,55 @@ void amos_gpu_write(uintptr_t at, int32_t bytes)
 	access_memory(at, bytes, true);
 	if (undoes && !is_shared(at))
 		remember_write((char *)at, bytes);
+}
+
+// ---- counts of blocks -------------------------------------------------------------------
+
+void amos_gpu_fence(int32_t site);
+int32_t amos_gpu_ticket(int32_t *count);
+
+// Before a ticket, lets others see what the thread, and others before a barrier, have done; after
+// it, lets the thread, and others after a barrier, see what those with tickets before have.
+void amos_gpu_fence(int32_t site)
+{
+	if (is_left_out(site))
+		return;
+	thread->releases = true;
+	if (thread->arrived) {
+		block->seen = tickets[block->number];
+		block->seen.epoch = block->epoch;
+		block->seen.thread = (uint32_t)number();
+	}
+}
+
+int32_t amos_gpu_ticket(int32_t *count)
+{
+	uint32_t own = block->number;
+	if (own >= ntickets) {
+		tickets = realloc(tickets, sizeof *tickets * (2 * own + 1));
+		memset(tickets + ntickets, 0, sizeof *tickets * (2 * own + 1 - ntickets));
+		ntickets = 2 * own + 1;
+	}
+	if (tickets[own].launch == launch)
+		wrong("block %u takes two tickets", own);
+	if (undoes)
+		remember_write((char *)count, sizeof *count);
+	// Without a fence, nobody sees what the block has done.
+	tickets[own] = (Ticket){launch, count, *count, thread->releases ? block->epoch : 0,
+	                        thread->releases ? (uint32_t)number() : UINT32_MAX};
+	thread->arrived = true;
+	return (*count)++;
+}
+
+bool is_ordered(const Who *before, const Who *now)
+{
+	if (before->block >= ntickets || now->life != launch)
+		return false;
+	const Ticket *its = &tickets[before->block], *seen = &block->seen;
+	return its->launch == launch && seen->launch == launch && its->count == seen->count &&
+	       its->number < seen->number &&
+	       (before->epoch < its->epoch || before->thread == its->thread) &&
+	       (now->epoch > seen->epoch || now->thread == seen->thread);
 }
 
 // ---- matrix instructions, and copies to shared memory ---------------------------------
@@ -785,7 +846,7 @@ static void start_block(int slot, uint32_t block_number)
 		b->thread[t].steps = b->thread[t].copies = 0;
 		b->thread[t].begun = b->thread[t].done = b->thread[t].groups = 0;
 		b->thread[t].fences = b->thread[t].ordered = 0;
-		b->thread[t].fenced = false;
+		b->thread[t].fenced = b->thread[t].releases = b->thread[t].arrived = false;
 	}
 }
 
@@ -808,6 +869,14 @@ static void run_ready(void)
 			amos_gpu_switch(&scheduler, &thread->stack);
 	}
 	thread = NULL;
+}
+
+// Counts are 0 between launches.
+static void check_counts(void)
+{
+	for (uint32_t b = 0; b < ntickets && !*fault; b++)
+		if (tickets[b].launch == launch && *tickets[b].count)
+			wrong("the count of block %u is %d after the launch", b, *tickets[b].count);
 }
 
 // Returns what is wrong, or NULL.
@@ -834,6 +903,7 @@ static const char *run_launch(const struct amos_kernel *row)
 	}
 	for (int slot = 0; slot < LIVE; slot++)
 		blocks[slot].live = false;
+	check_counts();
 	return *fault ? fault : NULL;
 }
 
@@ -909,7 +979,10 @@ void gpu_forget(void)
 	shadow_free();
 	free(writes);
 	free(known);
+	free(tickets);
 	writes = NULL;
 	known = NULL;
+	tickets = NULL;
 	nwrites = room = nknown = 0;
+	ntickets = 0;
 }

@@ -193,19 +193,19 @@ static double operand_bytes(const Step *s, int k, Ref r, bool summed, bool *seen
 	return bytes;
 }
 
-// Bytes that a launch of kernel k with partial sums reads of its operands: for the sums, or for the
-// outputs of the full shape.
-static double partial_bytes(const Step *s, int k, bool last, bool sums)
+// Bytes that a launch of kernel k with partial sums reads of its operands: for the sums, or, if it
+// is the last, for the outputs of the full shape.
+static double partial_bytes(const Step *s, int k, bool last)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
 	Arena *scratch = arena_within(s->model->session->arena);
 	bool *seen = NEWS(scratch, bool, s->plan->graph->nval);
 	double bytes = 0;
-	for (int i = 0; sums && i < kern->sched->reduce.count; i++)
+	for (int i = 0; !last && i < kern->sched->reduce.count; i++)
 		bytes += operand_bytes(s, k, kern->sched->reduce.at[i].val, false, seen);
 	for (int o = 0; last && o < kern->nout; o++)
 		if (!is_reduced_out(s->plan->graph, kern, o))
-			bytes += operand_bytes(s, k, kern->out[o], !sums, seen);
+			bytes += operand_bytes(s, k, kern->out[o], true, seen);
 	arena_free(scratch);
 	return bytes;
 }
@@ -221,25 +221,21 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 		*(is_reduced_out(s->plan->graph, kern, o) ? &rows : &full) +=
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));
 	double in = (double)s->work[k].bytes - full - rows;
-	bool last = stage == AFTER || (!sched->after && (stage == MAIN || !sched->joined));
 	if (kern->kind == L_attend) {
 		int all, own = attention_outputs(s, k, stage, &all);
 		return in + full * own / all;
 	}
-	if (sched->joined && stage == MAIN) { // each worker reads the parts of its columns
+	if (!sched->before && !sched->after) // the last worker reads what all have written
+		return in + full + rows + 2 * work;
+	if (sched->before && stage == MAIN) { // each worker reads the parts of its columns
 		Ref r = sched->reduce.at[0].val;
 		int64_t columns = count_of(&val(s->plan->graph, r)->shape);
 		int64_t blocks = sched->workers / ceil_div(columns, sched->columns);
-		return partial_bytes(s, k, true, false) + full + rows + (double)blocks * work;
+		return partial_bytes(s, k, true) + full + rows + (double)blocks * work;
 	}
-	if (sched->partition == P_partials)
-		return stage == MAIN ? work + rows
-		                     : partial_bytes(s, k, last, stage == BEFORE) +
-		                           (last ? full : 0) + (stage == BEFORE ? work : 0);
-	if (!sched->after)
-		return in + full + rows;
-	double sums = sched->parts > 1 ? full : 0; // else the launch after reduces what it has
-	return stage == MAIN ? in + work + full - sums : work + rows + sums;
+	if (sched->before)
+		return partial_bytes(s, k, false) + work;
+	return stage == MAIN ? in + work : work + rows + full; // which adds up the parts
 }
 
 static void add_line(const Step *s, const Line *line)

@@ -120,6 +120,8 @@ static Gen kernel_gen(const Gen *base, const Signature *signature)
 	g.plan = signature->plan;
 	g.graph = g.plan->graph;
 	g.kern = signature->kern;
+	g.kernel = number(&g, 0);
+	g.kernels = 1;
 	g.signature = take_copy(g.arena, signature, sizeof *signature);
 	bool *inside = NEWS(g.arena, bool, g.graph->nval);
 	for (int i = 0; i < signature->inside.count; i++)
@@ -164,16 +166,18 @@ static void write_kernel(Gen *base, const Signature *signature, int n)
 
 // ---- kernels in one launch ------------------------------------------------------------
 
-// Writes a launch of one of the bundle as a function of the table of its addresses and the number
-// of its worker, which is inlined. Returns the function.
-static Value write_part(Gen *base, const Signature *signature, Stage stage, const char *name)
+// Writes a launch of kernels of the bundle as a function of the table of its addresses, the number
+// of its worker and that of its kernel, which is inlined. Returns the function.
+static Value write_part(Gen *base, const BundlePart *part, Stage stage, const char *name)
 {
-	Gen g = kernel_gen(base, signature);
-	LLVMTypeRef in[] = {g.ptr, g.i64};
+	Gen g = kernel_gen(base, part->each);
+	LLVMTypeRef in[] = {g.ptr, g.i64, g.i64};
 	function_begin(&g, name,
 	               LLVMFunctionType(LLVMVoidTypeInContext(g.context), in, COUNT(in), 0));
 	g.buf = LLVMGetParam(g.function, 0);
 	g.worker = LLVMGetParam(g.function, 1);
+	g.kernel = LLVMGetParam(g.function, 2);
+	g.kernels = part->count;
 	g.part = true;
 	add_attribute(g.function, "alwaysinline", NULL);
 	LLVMSetLinkage(g.function, LLVMInternalLinkage);
@@ -198,8 +202,7 @@ static void write_stage(Gen *base, const Signature *bundle, Stage stage, const c
 	for (int p = 0; p < bundle->part.count; p++) {
 		const BundlePart *part = &bundle->part.at[p];
 		int64_t each = stage_workers(part->each->kern->sched, stage);
-		Value code =
-		    write_part(&g, part->each, stage, format(g.arena, "%s_part_%d", name, p));
+		Value code = write_part(&g, part, stage, format(g.arena, "%s_part_%d", name, p));
 		LLVMPositionBuilderAtEnd(g.b, here);
 		Value own = LLVMBuildSub(g.b, g.worker, number(&g, worker), "");
 		worker += each * part->count;
@@ -214,7 +217,7 @@ static void write_stage(Gen *base, const Signature *bundle, Stage stage, const c
 		Value from =
 		    sum_of(&g, times(&g, kernel, part->each->place.count), number(&g, place));
 		Value in[] = {LLVMBuildGEP2(g.b, g.ptr, g.buf, &from, 1, ""),
-		              LLVMBuildURem(g.b, own, number(&g, each), "")};
+		              LLVMBuildURem(g.b, own, number(&g, each), ""), kernel};
 		LLVMBuildCall2(g.b, LLVMGlobalGetValueType(code), code, in, COUNT(in), "");
 		LLVMBuildBr(g.b, end);
 		place += part->each->place.count * part->count;

@@ -64,6 +64,8 @@ typedef struct Gen {
 	Inside computed;    // what the kernel computes and no Bound holds
 	Stage stage;        // the launch being written
 	bool part;          // it is one of several kernels in a launch
+	Value kernel;       // which of those of its code in the launch, i64
+	int kernels;        // of them
 	int64_t local_used; // bytes of local memory
 } Gen;
 
@@ -197,6 +199,10 @@ struct TargetOps {                              // the hooks of a target
 	// reach.
 	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
+	// Orders what the thread, and others before a barrier, did to memory before what it does
+	// after it, for all workers. Adds 1 to a count in memory, an i32: returns what it was.
+	void (*fence)(Gen *);
+	Value (*ticket)(Gen *, Value count);
 	// 2^x of f32, of the precision that factors of products of halves need; NULL: none is fast.
 	Value (*exp2)(Gen *, Value);
 	// Two f32 as halves, the first in the low bits of i32; NULL: no instruction does it.
@@ -280,6 +286,10 @@ typedef struct Partials {
 	// from way to way, and that no other thread has used. ways is 0 on a CPU.
 	int64_t wide, ways, pitch;
 	Value own, way, *sum, shared;
+	// Of workers of a GPU that have parts of the same columns: which of such groups, of how
+	// many.
+	Value group;
+	int64_t groups;
 } Partials;
 // At columns `unit`, for every reduction: starts the worker's part; reduces to it the row at `idx`
 // of the space; computes the full reduction from all parts, then stores the values of `keep` and
@@ -291,13 +301,12 @@ void partials_finish(Gen *, int n, const Index *unit, void *partials);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
 // have of the worker's part, at `column` of all. Gives each thread the full reductions of its
-// column. Computes the full reductions of the worker's columns, partial_columns() of all, like
-// partials_finish.
+// column. If all parts of the worker's columns are stored, does what partials_finish does for them.
 void partials_share(Gen *, Partials *, int64_t columns);
 Value partials_memory(Gen *); // for `shared`, if the kernel has no other
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
 void partials_total(Gen *, const Partials *, Value column, int64_t columns);
-void partials_join(Gen *, Partials *, int64_t columns);
+void partials_join(Gen *, Partials *, Value column, int64_t columns);
 
 // ---- values and their types: value.c --------------------------------------------------
 

@@ -4,13 +4,16 @@
 // count.
 //
 // On a GPU, threads of a worker have some of the rows of a column each, in registers, and the first
-// of them reduces what they have, in order: rows as the worker's share, parts in the next launch.
+// of them reduces what they have, in order. Of the workers that have parts of the same columns, the
+// last to arrive reduces all of these, whichever it is: each counts itself, after a fence that lets
+// others see its parts. Or all workers reduce them, in the next launch.
 #include "gen.h"
 
 enum {
-	AT_ONCE = 8, // parts that a thread of a GPU loads
-	MANY = 64,   // threads of a column
-	SOME = 16,   // threads that reduce the sums of all of them first
+	AT_ONCE = 16, // parts that a thread of a GPU loads, a power of FEWER
+	FEWER = 4,    // of which it loads so many times less for the rest
+	MANY = 64,    // threads of a column
+	SOME = 16,    // threads that reduce the sums of all of them first
 };
 
 // Returns the address of a line of the kernel's work.
@@ -208,8 +211,7 @@ void partials_store(Gen *g, const Partials *p, Value column, int64_t columns)
 	when_end(g, &first);
 }
 
-// Reduces some of a thread's parts, from number `from` of them on. Those that are loaded at once
-// wait for memory together.
+// Reduces a thread's parts of [from, to), `some` at once, which wait for memory together.
 static void add_parts(Gen *g, const Partials *p, Value column, Value from, Value to, int some)
 {
 	Lanes lanes = {.base = column};
@@ -230,26 +232,70 @@ static void add_parts(Gen *g, const Partials *p, Value column, Value from, Value
 
 void partials_total(Gen *g, const Partials *p, Value column, int64_t columns)
 {
+	int64_t from = 0, step = AT_ONCE * p->ways;
 	Loop exists =
 	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
-	int64_t most = p->blocks / (AT_ONCE * p->ways) * (AT_ONCE * p->ways);
-	add_parts(g, p, column, p->way, number(g, most), AT_ONCE);
-	add_parts(g, p, column, sum_of(g, p->way, number(g, most)), number(g, p->blocks), 1);
+	for (; step >= p->ways; step /= FEWER) {
+		int64_t to = step > p->ways ? p->blocks / step * step : p->blocks;
+		if (from < to)
+			add_parts(g, p, column, sum_of(g, p->way, number(g, from)), number(g, to),
+			          (int)(step / p->ways));
+		from = to;
+	}
 	when_end(g, &exists);
 	join_all(g, p);
 }
 
-void partials_join(Gen *g, Partials *p, int64_t columns)
+// ---- the last of the workers ----------------------------------------------------------
+
+// Returns the address of the count of the worker's group, which is 0 between launches.
+static Value arrivals(Gen *g, const Partials *p)
 {
-	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
-	g->level->lanes = true;
-	partials_share(g, p, partial_columns(g->target->machine, columns));
-	p->shared = partials_memory(g);
-	Value column = sum_of(g, times(g, g->worker, p->wide), p->own);
+	size_t length;
+	const char *name = format(g->arena, "%s_arrivals", LLVMGetValueName2(g->function, &length));
+	LLVMTypeRef type = LLVMArrayType2(g->i32, (uint64_t)(g->kernels * p->groups));
+	Value counts = LLVMGetNamedGlobal(g->module, name);
+	if (!counts) {
+		unsigned space = LLVMGetPointerAddressSpace(g->ops->pointer(g));
+		counts = LLVMAddGlobalInAddressSpace(g->module, type, name, space);
+		LLVMSetLinkage(counts, LLVMInternalLinkage);
+		LLVMSetInitializer(counts, LLVMConstNull(type));
+	}
+	return place_in(g, g->i32, counts, sum_of(g, times(g, g->kernel, p->groups), p->group));
+}
+
+// True, for all threads, if all other workers of the group have stored their parts.
+static Value comes_last(Gen *g, const Partials *p)
+{
+	Value count = arrivals(g, p), last = g->ops->shared(g, "amos_last", 1, number(g, 0));
+	g->ops->all_threads(g);
+	Value thread = g->ops->thread(g);
+	Loop one = when_begin(g, LLVMBuildICmp(g->b, LLVMIntEQ, thread, number(g, 0), ""));
+	g->ops->fence(g);
+	Value others = LLVMConstInt(g->i32, (uint64_t)p->blocks - 1, 0);
+	Value is = LLVMBuildICmp(g->b, LLVMIntEQ, g->ops->ticket(g, count), others, "");
+	g->ops->fence(g);
+	LLVMBuildStore(g->b, LLVMBuildZExt(g->b, is, g->i64, ""), last);
+	Loop all = when_begin(g, is);
+	LLVMBuildStore(g->b, LLVMConstInt(g->i32, 0, 0), count);
+	when_end(g, &all);
+	when_end(g, &one);
+	g->ops->all_threads(g);
+	return LLVMBuildICmp(g->b, LLVMIntNE, LLVMBuildLoad2(g->b, g->i64, last, ""), number(g, 0),
+	                     "");
+}
+
+void partials_join(Gen *g, Partials *p, Value column, int64_t columns)
+{
+	Loop last = when_begin(g, comes_last(g, p));
+	Value *sum = NEWS(g->arena, Value, p->reduce->count);
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		set_variable(g, p->sum[k], reduce_start(g, val(g->graph, r)->op, sum_type(g, r)));
+	}
 	partials_total(g, p, column, columns);
 	Loop first = first_begin(g, p, column, columns);
 	Index unit = lane_index(g, column, columns, 1, NULL);
-	Value *sum = NEWS(g->arena, Value, p->reduce->count);
 	for (int k = 0; k < p->reduce->count; k++)
 		sum[k] = read_variable(g, p->sum[k]);
 	Level *floor = g->floor;
@@ -257,5 +303,5 @@ void partials_join(Gen *g, Partials *p, int64_t columns)
 	finish_columns(g, p, &unit, sum);
 	g->floor = floor;
 	when_end(g, &first);
-	when_end(g, &once);
+	when_end(g, &last);
 }

@@ -2,7 +2,7 @@
 // Rows have lanes along the last axis, columns along the last axis that is kept. A worker computes
 // the reductions of its rows or columns, those that need others after them, and then passes over
 // them once more for the outputs of the full shape. Under P_partials, columns are reduced over
-// blocks of rows, in three launches, or in two that are joined (plan.h).
+// blocks of rows, in three launches, or fewer that are joined (plan.h).
 #include "gen.h"
 #include <string.h>
 
@@ -324,17 +324,22 @@ typedef struct ThreadRows { // of a column
 	const Index *unit;
 } ThreadRows;
 
+// True if the launch adds rows to partial results.
+static bool adds_rows(const Gen *g)
+{
+	return g->stage == BEFORE || g->kern->sched->joined == J_last;
+}
+
 static void thread_row(Gen *g, int n, const Index *row, void *context)
 {
 	const ThreadRows *t = context;
-	const Sched *sched = g->kern->sched;
 	RowKernel *s = t->kernel;
 	(void)n;
 	row_index(g->vars, &s->groups, t->groups, &g->kern->space, row, s->idx);
 	group_index(g->vars, &s->groups, s->lanes, &g->kern->space, t->unit, s->idx);
-	if (g->stage == BEFORE)
+	if (adds_rows(g))
 		partials_step(g, &s->parts, t->unit, 1, s->idx);
-	if (g->stage != BEFORE || (!sched->after && !sched->joined))
+	if (g->stage == MAIN)
 		store_outs(g, s->idx);
 }
 
@@ -385,40 +390,36 @@ static void finish_column(Gen *g, RowKernel *s, const Index *unit)
 	when_end(g, &first);
 }
 
-// Threads side by side have columns side by side, as many as fit or the worker has; others share
-// their rows.
+// Threads side by side have columns side by side, as many as the worker has; others share their
+// rows.
 static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to)
 {
 	const Sched *sched = g->kern->sched;
-	int64_t columns = s->groups.size[s->lanes], wide = 1, threads = g->target->machine->threads;
-	while (wide < MIN(columns, sched->joined ? sched->columns : threads))
-		wide *= 2;
-	Value begin = number(g, 0), end = number(g, columns);
-	if (sched->joined) {
-		int64_t all = ceil_div(columns, wide);
-		begin = times(g, LLVMBuildURem(g->b, g->worker, number(g, all), ""), wide);
-		end = sum_of(g, begin, number(g, wide));
-	}
-	Loop pieces = loop_begin(g, begin, end, wide);
+	Partials *parts = &s->parts;
+	int64_t columns = s->groups.size[s->lanes];
+	bool adds = adds_rows(g);
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
 	g->level->lanes = true;
-	partials_share(g, &s->parts, wide);
-	s->parts.shared = partials_memory(g);
-	Value column = sum_of(g, pieces.i, s->parts.own);
-	if (g->stage == MAIN)
-		partials_total(g, &s->parts, column, columns);
+	partials_share(g, parts, sched->columns);
+	parts->shared = partials_memory(g);
+	Value column = sum_of(g, times(g, parts->group, sched->columns), parts->own);
+	if (!adds)
+		partials_total(g, parts, column, columns);
 	Loop exists =
 	    when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, column, number(g, columns), ""));
 	Index unit = lane_index(g, column, columns, 1, NULL);
 	Level *floor = g->floor;
 	g->floor = g->level; // where the sums are known, those of a single column as well
-	if (g->stage == MAIN)
+	if (!adds)
 		finish_column(g, s, &unit);
 	thread_rows(g, s, groups, &unit, from, to);
 	g->floor = floor;
 	when_end(g, &exists);
-	if (g->stage == BEFORE)
-		partials_store(g, &s->parts, column, columns);
-	loop_end(g, &pieces);
+	if (adds)
+		partials_store(g, parts, column, columns);
+	if (sched->joined == J_last)
+		partials_join(g, parts, column, columns);
+	when_end(g, &once);
 }
 
 // Adds a group without axes, a column, if all axes are reduced.
@@ -440,7 +441,8 @@ static void add_column(RowKernel *s, const Kern *kern)
 // Otherwise the third passes over blocks of rows for the outputs of the full shape;
 // values of the second that it needs are in the kernel's work, so outputs may overwrite the others.
 // A worker has a block of complete rows: parts of them would be slower by a quarter. On a GPU,
-// where they are not, a worker has few columns, and the second launch is also the third.
+// where they are not, a worker has few columns. The second launch is also the third, or the first:
+// then the last of the workers that have these columns does what it does.
 static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
 	const Kern *kern = g->kern;
@@ -455,18 +457,16 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 	                      .blocks = ceil_div(rows, kern->sched->rows),
 	                      .line = partial_line(columns)};
 	if (kern->sched->joined) {
-		int64_t pieces = ceil_div(columns, kern->sched->columns);
-		s->parts.block = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
+		Value pieces = number(g, ceil_div(columns, kern->sched->columns));
+		s->parts.groups = ceil_div(columns, kern->sched->columns);
+		s->parts.group = LLVMBuildURem(g->b, g->worker, pieces, "");
+		s->parts.block = LLVMBuildUDiv(g->b, g->worker, pieces, "");
 	}
 	for (int a = 0; a < kern->space.rank; a++)
 		if (kern->reduce >> a & 1)
 			s->parts.shape.dim[a] = 1;
-	bool threads = g->target->machine->threads > 1, joined = kern->sched->joined;
-	if (g->stage == MAIN && threads && !joined) {
-		partials_join(g, &s->parts, columns);
-		return;
-	}
-	if (g->stage == MAIN && !joined) {
+	bool threads = kern->sched->joined;
+	if (g->stage == MAIN && !threads) {
 		worker_columns(g, columns, partials_finish, &s->parts);
 		return;
 	}

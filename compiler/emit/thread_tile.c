@@ -498,6 +498,8 @@ static void choose_part(ThreadTile *d)
 	memcpy(d->tile, tile, sizeof tile);
 	d->batch = rest;
 	d->parts.block = index_i64(g, &tile[0]);
+	d->parts.group = index_i64(g, &tile[1]);
+	d->parts.groups = d->p.across;
 	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
 	partials_share(g, &d->parts, d->size[1]);
 	d->column = sum_of(g, d->first[1], d->parts.own);
@@ -546,6 +548,7 @@ static void store_partials(ThreadTile *d)
 	if (elems[sum_type(g, parts->reduce->at[0].val)].bytes != d->bytes)
 		g->ops->all_threads(g);
 	partials_store(g, parts, d->column, d->p.dot.n);
+	partials_join(g, parts, d->column, d->p.dot.n);
 }
 
 // All tiles of the worker, one below the other.
@@ -607,14 +610,10 @@ static void add_parts(Gen *g, int n, const Index *unit, void *context)
 	store_outs(g, idx);
 }
 
-// A worker has some elements of all, or columns of the partial results.
+// A worker has some elements of all.
 static void after(ThreadTile *d)
 {
 	Gen *g = d->g;
-	if (d->s->parts <= 1) {
-		partials_join(g, &d->parts, d->p.dot.n);
-		return;
-	}
 	int64_t all = d->p.part_size, some = ceil_div(all, d->s->after);
 	Value from = times(g, g->worker, some), to = end_after(g, from, some, number(g, all));
 	g->ops->lane_loop(g, from, to, all, 1, add_parts, d);

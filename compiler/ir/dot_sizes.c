@@ -338,15 +338,6 @@ BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	return p;
 }
 
-int64_t partial_columns(const Machine *machine, int64_t columns)
-{
-	enum { WIDE = 8, NARROW = 4 };
-	bool few = ceil_div(columns, WIDE) < machine->workers;
-	return columns == 1                                           ? 1
-	       : few && ceil_div(columns, NARROW) >= machine->workers ? NARROW
-	                                                              : WIDE;
-}
-
 int64_t partial_line(int64_t columns)
 {
 	return (columns + 15) / 16 * 16 + 16;

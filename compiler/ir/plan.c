@@ -153,7 +153,7 @@ Reads *plan_reads(Arena *arena, const Plan *p)
 			else
 				walk_root(&w, kern->out[i], &reads[k]);
 		}
-		if (kern->sched && kern->sched->joined)
+		if (kern->sched && kern->sched->joined == J_all)
 			find_shared_reads(&w, kern, &reads[k]);
 		for (int i = 0; i < kern->nout; i++)
 			memory[kern->out[i]] = true;

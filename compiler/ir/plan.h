@@ -72,13 +72,15 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	P_partials, // a worker has rows, which it reduces to a row of partial results, in the
 	            // launch before. The main launch reduces these and computes what has the shape
 	            // of a row; the launch after computes the outs of the full shape
-	            // Joined: a worker has some columns of rows in both launches; in the main one
-	            // it reduces the results of these columns, and computes all outs
+	            // Joined: a worker has some columns of rows. J_all: in the main launch, each
+	            // reduces the results of its columns and computes all outs. J_last: the main
+	            // launch is the only one, and the last worker that has some columns does so
 	P_tiles,    // a product in register tiles. The launch before packs what is shared; the one
 	            // after reduces the workers' partial results
 	P_heads,    // attention: a worker has heads, or queries of them
-	P_blocks,   // a product in tiles of as many threads as share memory. The launch after
-	            // reduces the workers' partial results, or adds up the parts of the sums
+	P_blocks,   // a product in tiles of as many threads as share memory. The last worker that
+	            // has some columns reduces their partial results; or the launch after adds up
+	            // the parts of the sums
 	PARTITIONS
 } Partition;
 
@@ -88,6 +90,12 @@ typedef enum Accumulation { // of floats (A_)
 	A_f64,
 	ACCUMULATIONS
 } Accumulation;
+
+typedef enum Joining { // of partial results, in the main launch (J_)
+	J_none,
+	J_all,  // by each worker that needs them
+	J_last, // by the last that has some
+} Joining;
 
 typedef enum LoopOrder { // of the loops around a tile (N_), from the outermost
 	N_strips,        // a strip meets every panel, and is finished
@@ -403,9 +411,6 @@ typedef struct BlockSizes {
 	int64_t partials, work; // bytes of work before the partial results; in all
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
-// Returns the columns of a block that reduces partial results: 32 bytes of memory, or half of it
-// for a block on each multiprocessor.
-int64_t partial_columns(const Machine *, int64_t columns);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
 enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have without a launch's
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.

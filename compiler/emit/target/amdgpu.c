@@ -12,14 +12,17 @@
 enum { HSA_KERNEL = 91 }; // a calling convention
 
 // A barrier waits for the thread's own accesses to memory; newer GPUs count its stores separately.
-// Of these, +cumode keeps the threads of a block on one compute unit, with one cache.
+// A fence, for all of the GPU, also forgets what caches hold, as LLVM does for its scope "agent"
+// (that the C API cannot name). Of these, +cumode keeps the threads of a block on one compute unit,
+// with one cache.
 static const struct Gpu {
-	const char *name, *machine, *features, *barrier;
+	const char *name, *machine, *features, *barrier, *fence;
 } gpus[] = {
-    {"gfx90a", "hip-gfx90a", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
-    {"gfx942", "hip-gfx942", "", "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_barrier"},
-    {"gfx1100", "hip", "+cumode",
-     "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0\n\ts_barrier"},
+#define WAIT "s_waitcnt vmcnt(0) lgkmcnt(0)\n\t"
+#define DONE WAIT "s_waitcnt_vscnt null, 0x0\n\t"
+    {"gfx90a", "hip-gfx90a", "", WAIT "s_barrier", WAIT "buffer_wbinvl1_vol"},
+    {"gfx942", "hip-gfx942", "", WAIT "s_barrier", "buffer_wbl2 sc1\n\t" WAIT "buffer_inv sc1"},
+    {"gfx1100", "hip", "+cumode", DONE "s_barrier", DONE "buffer_gl1_inv\n\tbuffer_gl0_inv"},
 };
 
 // ---- functions that kernels call ------------------------------------------------------
@@ -52,9 +55,9 @@ static void define_number(LLVMModuleRef module, const char *name, const char *in
 	LLVMDisposeBuilder(b);
 }
 
-static void define_barrier(LLVMModuleRef module, const char *text)
+static void define_assembly(LLVMModuleRef module, const char *name, const char *text)
 {
-	LLVMBuilderRef b = begin_body(module, GPU_BARRIER);
+	LLVMBuilderRef b = begin_body(module, name);
 	LLVMContextRef context = LLVMGetModuleContext(module);
 	if (!b)
 		return;
@@ -65,7 +68,7 @@ static void define_barrier(LLVMModuleRef module, const char *text)
 	Value call = LLVMBuildCall2(b, type, code, NULL, 0, "");
 	LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
 	                         attribute_new(context, "convergent", NULL));
-	add_attribute(LLVMGetNamedFunction(module, GPU_BARRIER), "convergent", NULL);
+	add_attribute(LLVMGetNamedFunction(module, name), "convergent", NULL);
 	LLVMBuildRetVoid(b);
 	LLVMDisposeBuilder(b);
 }
@@ -100,8 +103,10 @@ static Part write_module(Arena *arena, const Target *t, LLVMModuleRef module,
 	define_number(module, GPU_THREAD, "llvm.amdgcn.workitem.id.x");
 	define_number(module, GPU_BLOCK, "llvm.amdgcn.workgroup.id.x");
 	for (int k = 0; k < COUNT(gpus); k++)
-		if (!strcmp(gpus[k].name, t->cpu))
-			define_barrier(module, gpus[k].barrier);
+		if (!strcmp(gpus[k].name, t->cpu)) {
+			define_assembly(module, GPU_BARRIER, gpus[k].barrier);
+			define_assembly(module, GPU_FENCE, gpus[k].fence);
+		}
 	// Loops that test last: else the sums of matrix instructions are copied in each iteration.
 	run_llvm(module, machine, "always-inline,function(sroa,loop(loop-rotate))");
 	return target_code(arena, t, module, machine, LLVMObjectFile);

@@ -73,6 +73,8 @@ static void add_instruction(Accesses *a, Value v)
 		add(a, NULL, true);
 	else if (name && !strcmp(name, EMULATED_SUMS_WAIT))
 		add(a, NULL, false); // products read memory until they are waited for
+	else if (name && (!strcmp(name, GPU_FENCE) || !strcmp(name, EMULATED_FENCE)))
+		add(a, NULL, true); // from here on, others use what the threads have written
 	else if (name && strcmp(name, EMULATED_SHARED) && strcmp(name, EMULATED_ADDRESS))
 		for (unsigned k = 0; k < LLVMGetNumArgOperands(v); k++) {
 			Value x = LLVMGetOperand(v, k);

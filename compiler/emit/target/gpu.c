@@ -127,6 +127,14 @@ void gpu_prefetch(Gen *g, Value from, Prefetch how)
 
 // ---- kernels that call functions for what a thread knows -------------------------------
 
+Value gpu_ticket(Gen *g, Value count)
+{
+	if (g->target->emulated)
+		return hardware(g, NULL, EMULATED_TICKET, g->i32, 1, &count);
+	return LLVMBuildAtomicRMW(g->b, LLVMAtomicRMWBinOpAdd, count, LLVMConstInt(g->i32, 1, 0),
+	                          LLVMAtomicOrderingMonotonic, 0);
+}
+
 static Value call(Gen *g, const char *name, LLVMTypeRef result)
 {
 	LLVMTypeRef type = LLVMFunctionType(result, NULL, 0, 0);
@@ -153,14 +161,24 @@ Value gpu_block(Gen *g)
 	return own_number(g, GPU_BLOCK, EMULATED_BLOCK);
 }
 
-void gpu_all_threads(Gen *g)
+static void synchronize(Gen *g, const char *name, const char *emulated)
 {
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
 	Value site = LLVMConstInt(g->i32, 0, 0); // for the emulator, see watch.c
 	if (g->target->emulated)
-		hardware(g, NULL, EMULATED_BARRIER, none, 1, &site);
+		hardware(g, NULL, emulated, none, 1, &site);
 	else
-		call(g, GPU_BARRIER, none);
+		call(g, name, none);
+}
+
+void gpu_all_threads(Gen *g)
+{
+	synchronize(g, GPU_BARRIER, EMULATED_BARRIER);
+}
+
+void gpu_fence(Gen *g)
+{
+	synchronize(g, GPU_FENCE, EMULATED_FENCE);
 }
 
 enum { PARTS = 16, PART = THREADS / PARTS }; // each reduced by one thread; threads of it

@@ -30,6 +30,15 @@ static void barrier(Gen *g)
 	         g->target->emulated, &site);
 }
 
+static void fence(Gen *g)
+{
+	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
+	if (g->target->emulated)
+		gpu_fence(g);
+	else
+		assembly(g, none, "fence.acq_rel.gpu;", "~{memory}", 0, NULL);
+}
+
 // ---- reductions across threads --------------------------------------------------------
 
 static Value shuffle32(Gen *g, Value bits, int distance)
@@ -166,6 +175,7 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .thread = thread_number,
                                    .block = block_number,
                                    .all_threads = barrier,
+                                   .fence = fence,
                                    .exp2 = exp2_of,
                                    .pack = mma_pack,
                                    .matrix_kind = &mma_tile,

@@ -43,6 +43,8 @@ enum { // numbers of the specification
 	ALIGNED = 2,
 	ACQUIRE_RELEASE = 8,                  // memory semantics
 	ALL_MEMORY = ACQUIRE_RELEASE | 0x300, // of the worker, and of the device
+	RELAXED = 0,
+	SCOPE_DEVICE = 1,
 	SCOPE_WORKGROUP = 2,
 };
 
@@ -204,6 +206,8 @@ static uint32_t constant(Writer *w, Value v)
 		                 LLVMConstIntGetZExtValue(v));
 	if (LLVMIsAConstantFP(v))
 		return number_of(w, own, kind == LLVMDoubleTypeKind ? 64 : 32, float_bits(kind, v));
+	if (LLVMIsNull(v))
+		return declare(w, OpConstantNull, true, 1, &own);
 	if (kind != LLVMArrayTypeKind)
 		bug("SPIR-V: a constant of kind %d", LLVMGetValueKind(v));
 	int n = (int)LLVMGetArrayLength2(type);
@@ -214,11 +218,28 @@ static uint32_t constant(Writer *w, Value v)
 	return declare(w, OpConstantComposite, true, n + 1, part);
 }
 
+static bool is_gep(Value v)
+{
+	return (LLVMIsAInstruction(v) && LLVMGetInstructionOpcode(v) == LLVMGetElementPtr) ||
+	       (LLVMIsAConstantExpr(v) && LLVMGetConstOpcode(v) == LLVMGetElementPtr);
+}
+
+// Returns the storage class of what a pointer points to.
+static uint32_t place_of(Value v)
+{
+	if (is_gep(v))
+		return place_of(LLVMGetOperand(v, 0));
+	unsigned space = LLVMGetPointerAddressSpace(LLVMTypeOf(v));
+	return space == SHARED                               ? WORKGROUP
+	       : LLVMIsAGlobalVariable(v) && space != GLOBAL ? UNIFORM_CONSTANT
+	                                                     : CROSS_WORKGROUP;
+}
+
 static uint32_t global_variable(Writer *w, Value v)
 {
 	LLVMTypeRef type = LLVMGlobalGetValueType(v);
-	bool shared = LLVMGetPointerAddressSpace(LLVMTypeOf(v)) == SHARED;
-	uint32_t place = shared ? WORKGROUP : UNIFORM_CONSTANT, own = pointer_type(w, place, type);
+	uint32_t place = place_of(v), own = pointer_type(w, place, type);
+	bool shared = place == WORKGROUP;
 	uint32_t first = shared ? 0 : id_of(w, LLVMGetInitializer(v)), id = ++w->ids;
 	if (shared) {
 		WRITE(w, &w->globals, OpVariable, own, id, place);
@@ -226,7 +247,8 @@ static uint32_t global_variable(Writer *w, Value v)
 		return id;
 	}
 	WRITE(w, &w->globals, OpVariable, own, id, place, first);
-	WRITE(w, &w->decorations, OpDecorate, id, CONSTANT);
+	if (place == UNIFORM_CONSTANT)
+		WRITE(w, &w->decorations, OpDecorate, id, CONSTANT);
 	return id;
 }
 
@@ -267,22 +289,6 @@ static uint32_t result(Writer *w, SpirvOp op, uint32_t type, uint32_t id, int n,
 	return all[1];
 }
 #define RESULT(w, op, type, id, ...) result((w), (op), (type), (id), LIST(__VA_ARGS__))
-
-static bool is_gep(Value v)
-{
-	return (LLVMIsAInstruction(v) && LLVMGetInstructionOpcode(v) == LLVMGetElementPtr) ||
-	       (LLVMIsAConstantExpr(v) && LLVMGetConstOpcode(v) == LLVMGetElementPtr);
-}
-
-// Returns the storage class of what a pointer points to.
-static uint32_t place_of(Value v)
-{
-	if (is_gep(v))
-		return place_of(operand(v, 0));
-	if (!LLVMIsAGlobalVariable(v))
-		return CROSS_WORKGROUP;
-	return LLVMGetPointerAddressSpace(LLVMTypeOf(v)) == SHARED ? WORKGROUP : UNIFORM_CONSTANT;
-}
 
 // Returns the type that values of this type have in memory.
 static LLVMTypeRef stored(Writer *w, LLVMTypeRef type)
@@ -421,11 +427,22 @@ static void call(Writer *w, Value v)
 		built_in(w, v, w->thread);
 	else if (!strcmp(name, GPU_BLOCK))
 		built_in(w, v, w->block);
+	else if (!strcmp(name, GPU_FENCE))
+		WRITE(w, &w->code, OpMemoryBarrier, integer(w, w->i32, SCOPE_DEVICE),
+		      integer(w, w->i32, ALL_MEMORY));
 	else if (!strcmp(name, GPU_BARRIER))
 		WRITE(w, &w->code, OpControlBarrier, integer(w, w->i32, SCOPE_WORKGROUP),
 		      integer(w, w->i32, SCOPE_WORKGROUP), integer(w, w->i32, ALL_MEMORY));
 	else
 		bug("SPIR-V: a call of %s", name);
+}
+
+static void add_atomic(Writer *w, Value v)
+{
+	uint32_t to = pointer(w, operand(v, 0), w->i32);
+	RESULT(w, OpAtomicIAdd, type_id(w, w->i32), id_of(w, v), to,
+	       integer(w, w->i32, SCOPE_DEVICE), integer(w, w->i32, RELAXED),
+	       id_of(w, operand(v, 1)));
 }
 
 // ---- what is one instruction of SPIR-V ------------------------------------------------
@@ -535,6 +552,9 @@ static void instruction(Writer *w, Value v, const Table *order)
 		break;
 	case LLVMStore:
 		store(w, v);
+		break;
+	case LLVMAtomicRMW:
+		add_atomic(w, v);
 		break;
 	case LLVMGetElementPtr:
 		address(w, v, id_of(w, v));

@@ -38,26 +38,29 @@ void gpu_barrier(Gen *);
 Loop gpu_single_begin(Gen *);
 void gpu_lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *);
 void gpu_prefetch(Gen *, Value from, Prefetch); // nothing
+Value gpu_ticket(Gen *, Value count);
 // Returns the address of entry i of `count` i64 in memory that the worker's threads share.
 Value gpu_shared(Gen *, const char *name, int64_t count, Value i);
 
 // TargetOps that are the same for all.
 #define GPU_OPS                                                                                    \
 	.pointer = gpu_pointer, .lane_loop = gpu_lane_loop, .barrier = gpu_barrier,                \
-	.single_begin = gpu_single_begin, .prefetch = gpu_prefetch, .shared = gpu_shared
+	.single_begin = gpu_single_begin, .prefetch = gpu_prefetch, .shared = gpu_shared,          \
+	.ticket = gpu_ticket
 
 // Of targets whose kernels call functions for what a thread knows: i64 of its number in its block,
-// and of the block's; a barrier of the block.
+// and of the block's; a barrier of the block; a fence.
 #define GPU_THREAD  "amos_thread"
 #define GPU_BLOCK   "amos_block"
 #define GPU_BARRIER "amos_barrier"
+#define GPU_FENCE   "amos_fence"
 // For an emulated target they are functions of the emulator.
 Value gpu_thread(Gen *), gpu_block(Gen *);
-void gpu_all_threads(Gen *);
+void gpu_all_threads(Gen *), gpu_fence(Gen *);
 Value gpu_reduce(Gen *, Op, Elem, Value);
 #define GPU_CALLS                                                                                  \
 	.thread = gpu_thread, .block = gpu_block, .all_threads = gpu_all_threads,                  \
-	.reduce_lanes = gpu_reduce
+	.fence = gpu_fence, .reduce_lanes = gpu_reduce
 
 // ---- barriers.c, watch.c: modules of kernels ------------------------------------------
 
@@ -67,6 +70,8 @@ Value gpu_reduce(Gen *, Op, Elem, Value);
 #define EMULATED_THREAD  "amos_gpu_thread"
 #define EMULATED_BLOCK   "amos_gpu_block"
 #define EMULATED_BARRIER "amos_gpu_barrier"
+#define EMULATED_FENCE   "amos_gpu_fence"
+#define EMULATED_TICKET  "amos_gpu_ticket"
 #define EMULATED_SHARED  "amos_gpu_shared"
 #define EMULATED_WAIT    "amos_gpu_wait" // for copies to shared memory
 // Of warpgroups: for their sums; before them; after writes of what they read.
