@@ -69,7 +69,7 @@ static void store_step(Gen *g, const Tile *t, const Value *elements, Value to, V
 {
 	Value own[2][SLICES] = {{elements[0]}, {elements[1]}};
 	for (int e = 0; e < 2 && t->slices > 1; e++)
-		slice(g, elements[e], own[e]);
+		slice(g, elements[e], false, own[e]);
 	for (int n = 0; n < t->slices; n++) {
 		Value x = own[0][n];
 		if (t->slices > 1)
