@@ -6,9 +6,10 @@
 #include <math.h>
 
 enum {
-	AHEAD = 8,   // steps of k that b in place is prefetched ahead
-	SLICED = 64, // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
-	             // where there are matrix registers
+	AHEAD = 8,     // steps of k that b in place is prefetched ahead
+	SLICED = 64,   // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
+	               // where there are matrix registers
+	AT_ONCE = 256, // the same, if that is all of k: all products hide the maps of others
 };
 
 typedef struct Tiling {
@@ -50,7 +51,7 @@ static void choose_tile(Tiling *d)
 		// of slices fit, since most of the time goes to loads: twice as long ones take 5/4
 		// of the time.
 		longest = d->p.slices > 1 ? SLICED : machine->l1 / (2 * high * d->p.bytes);
-		if (d->p.slices == 1 && d->p.steps <= 2 * longest)
+		if (d->p.steps <= (d->p.slices > 1 ? AT_ONCE : 2 * longest))
 			longest = d->p.steps;
 		s->unroll = d->p.matrix;
 	} else if (d->t->tuning->wider) { // as many sums, fewer rows

@@ -35,11 +35,24 @@ typedef struct Dot {
 
 // ---- dot.c ----------------------------------------------------------------------------
 
-Value first_row(Dot *, Value strip);
 void go_to_block(Dot *, Value block); // of k
+int64_t last_steps(const Dot *);      // of the last block of k of a chunk
+
+// ---- strip.c --------------------------------------------------------------------------
+
+Value first_row(Dot *, Value strip);
+// Sets the rows that a strip has alone: others belong to the strip before.
+void own_rows(Dot *, Value strip, Value *from, Value *to);
+// All columns of the worker: those of two vectors at once, since an instruction of one would wait
+// for that before it.
+void each_column(Dot *, LaneBody *, void *context);
 // Computes the outputs for rows from..to of all columns of the worker, whose sums are finished;
 // sums: of row `first`.
 void finish_rows(Dot *, Value first, Value from, Value to, Value sums);
+// Multiplies the strips from..to, which are packed together, by every panel of the worker. again:
+// adds to the blocks of k before; done: this is the last, so outputs are computed; NULL: the launch
+// after computes them.
+void one_group(Dot *, Value from, Value to, Value again, Value done);
 
 // ---- pack.c ---------------------------------------------------------------------------
 

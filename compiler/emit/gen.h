@@ -195,6 +195,13 @@ struct TargetOps {                              // the hooks of a target
 	void (*tile)(const Gen *, const Tile *);
 	void (*tile_begin)(Gen *, const Tile *);
 	void (*tile_end)(Gen *, const Tile *);
+	// The same in parts, of matrix registers that are packed for, for code between them: begins
+	// the sums c (again: adds to them), adds one group of the products of t->unroll steps, and
+	// ends the sums, after the steps at a and b that do not fill the registers.
+	int (*groups)(const Tile *);
+	void (*begin_sums)(Gen *, const Tile *, Value c, Value again);
+	void (*add_products)(Gen *, const Tile *, Value a, Value b, Value group);
+	void (*end_sums)(Gen *, const Tile *, Value steps, Value a, Value b, Value c);
 	// On a GPU: the thread's number in its worker, the worker's; a barrier that all threads
 	// reach.
 	Value (*thread)(Gen *), (*block)(Gen *);

@@ -181,12 +181,21 @@ static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, cons
 	       !find_patch(scratch, g, inside, v, p, &patch);
 }
 
+// True if matrix registers multiply a panel while the maps of the one before are computed. Products
+// of bf16 are over too soon to hide anything.
+static bool overlaps(const DotSizes *p, const Sched *s)
+{
+	int64_t last = p->steps - (p->blocks - 1) * s->depth;
+	return p->matrix && p->slices > 1 && s->order == N_strips && s->parts <= 1 &&
+	       last >= p->matrix;
+}
+
 DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
                    const Machine *machine)
 {
 	// Panels whose sums take a third of L1, since matrices are stored in it; those of full
-	// rows, which are written from first to last, come from L2.
-	enum { HELD = 4, ROWS = 16 };
+	// rows, which are written from first to last, come from L2. Two if they overlap.
+	enum { HELD = 4, ROWS = 16, OVERLAPPED = 2 };
 	const Val *v = val(g, kern->root);
 	const Sched *s = kern->sched;
 	DotSizes p = matrix_sizes(g, v);
@@ -269,7 +278,9 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
 	bool early = p.matrix && s->order == N_strips && p.blocks == 1 && s->parts <= 1;
-	p.held = early ? MIN(s->panels, p.across > 1 ? HELD : ROWS) : s->panels;
+	p.overlap = overlaps(&p, s);
+	int64_t held = p.overlap ? OVERLAPPED : p.across > 1 ? HELD : ROWS;
+	p.held = early ? MIN(s->panels, held) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
 	if (p.matrix && s->parts <= 1 && !squares) // a tile's rows in different sets of L1
 		p.sum_row += 2 * machine->lanes;

@@ -371,7 +371,8 @@ typedef struct DotSizes {
 	Patch patch;
 	Squares squares;                // of Winograd's method
 	int64_t sum_row;                // elements of sums from row to row
-	int64_t held;                   // panels whose sums of a strip are finished together
+	bool overlap;                   // a panel is finished while the next is multiplied
+	int64_t held;                   // panels whose sums of a strip are kept
 	int64_t sum_line, sum_rows;     // rows of sums from line to line of windows, of a strip
 	int64_t strip_point, sum_point; // elements from point to point of strips, of products
 	int64_t part_blocks;            // of k, of a part of it

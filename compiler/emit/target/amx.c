@@ -163,18 +163,34 @@ static void multiply(Gen *g, const Tile *t, const Steps *s, int v, int end,
 	}
 }
 
-static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
+static int first_pair(const Tile *t) // bf16 is a slice of its own
 {
-	int first = t->slices > 1 ? 0 : COUNT(slice_pairs) - 1; // bf16 is a slice of its own
+	return t->slices > 1 ? 0 : COUNT(slice_pairs) - 1;
+}
+
+int matrix_groups(const Tile *t)
+{
 	Rows part[REGISTERS];
 	int held = registers_of_b(t, rows_of(t, part));
-	for (int v = 0; v < t->vectors; v += held)
-		for (int i = first; i < COUNT(slice_pairs); i++) {
-			const struct SlicePair *own = &slice_pairs[i];
-			bool new_a = i > first ? own->a != own[-1].a : v == 0;
-			bool new_b = i == first || own->b != own[-1].b;
-			multiply(g, t, s, v, MIN(t->vectors, v + held), own, new_a, new_b);
-		}
+	return (int)ceil_div(t->vectors, held) * (COUNT(slice_pairs) - first_pair(t));
+}
+
+static void take_group(Gen *g, const Tile *t, const Steps *s, int group)
+{
+	Rows part[REGISTERS];
+	int first = first_pair(t), pairs = COUNT(slice_pairs) - first;
+	int held = registers_of_b(t, rows_of(t, part));
+	int v = group / pairs * held, i = first + group % pairs;
+	const struct SlicePair *own = &slice_pairs[i];
+	bool new_a = i > first ? own->a != own[-1].a : v == 0;
+	bool new_b = i == first || own->b != own[-1].b;
+	multiply(g, t, s, v, MIN(t->vectors, v + held), own, new_a, new_b);
+}
+
+static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
+{
+	for (int i = 0; i < matrix_groups(t); i++)
+		take_group(g, t, s, i);
 	s->a = along_a(g, t, s->a, count * t->loop[0].a_step);
 	s->b = along(g, t, s->b, t->vectors * t->b_vector);
 }
@@ -223,6 +239,51 @@ static void take_tail(Gen *g, const Tile *t, Steps *s, Value c, Value k, Value c
 	LLVMPositionBuilderAtEnd(g->b, none);
 }
 
+void matrix_begin_sums(Gen *g, const Tile *t, Value c, Value again)
+{
+	LLVMBasicBlockRef add = LLVMAppendBasicBlockInContext(g->context, g->function, "add");
+	LLVMBasicBlockRef first = LLVMAppendBasicBlockInContext(g->context, g->function, "set");
+	LLVMBasicBlockRef both = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	LLVMBuildCondBr(g->b, again, add, first);
+	LLVMPositionBuilderAtEnd(g->b, add);
+	each_sum(g, t, c, load);
+	LLVMBuildBr(g->b, both);
+	LLVMPositionBuilderAtEnd(g->b, first);
+	each_sum(g, t, c, clear);
+	LLVMBuildBr(g->b, both);
+	LLVMPositionBuilderAtEnd(g->b, both);
+}
+
+void matrix_add(Gen *g, const Tile *t, Value a, Value b, Value group)
+{
+	Steps s = {.a = a, .b = b};
+	int groups = matrix_groups(t);
+	LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	Value choice = LLVMBuildSwitch(g->b, group, after, (unsigned)groups);
+	for (int i = 0; i < groups; i++) {
+		LLVMBasicBlockRef own =
+		    LLVMAppendBasicBlockInContext(g->context, g->function, "group");
+		LLVMAddCase(choice, number(g, i), own);
+		LLVMPositionBuilderAtEnd(g->b, own);
+		take_group(g, t, &s, i);
+		LLVMBuildBr(g->b, after);
+	}
+	LLVMPositionBuilderAtEnd(g->b, after);
+}
+
+// copy: memory for the tail of a tile that is odd.
+static void end_sums(Gen *g, const Tile *t, Steps *s, Value c, Value steps, Value copy)
+{
+	each_sum(g, t, c, store);
+	if (t->tail)
+		take_tail(g, t, s, c, steps, copy);
+}
+
+void matrix_end_sums(Gen *g, const Tile *t, Value steps, Value a, Value b, Value c)
+{
+	end_sums(g, t, &(Steps){.a = a, .b = b}, c, steps, NULL);
+}
+
 void write_matrix_tile(const Gen *around, const Tile *t)
 {
 	Gen own, *g = &own;
@@ -236,22 +297,10 @@ void write_matrix_tile(const Gen *around, const Tile *t)
 		copy = LLVMBuildAlloca(g->b, LLVMArrayType2(g->i8, registers), "");
 		LLVMSetAlignment(copy, 64);
 	}
-	LLVMBasicBlockRef again = LLVMAppendBasicBlockInContext(g->context, f, "add");
-	LLVMBasicBlockRef first = LLVMAppendBasicBlockInContext(g->context, f, "set");
-	LLVMBasicBlockRef both = LLVMAppendBasicBlockInContext(g->context, f, "");
-	LLVMBuildCondBr(g->b, LLVMGetParam(f, 4), again, first);
-	LLVMPositionBuilderAtEnd(g->b, again);
-	each_sum(g, t, c, load);
-	LLVMBuildBr(g->b, both);
-	LLVMPositionBuilderAtEnd(g->b, first);
-	each_sum(g, t, c, clear);
-	LLVMBuildBr(g->b, both);
-	LLVMPositionBuilderAtEnd(g->b, both);
+	matrix_begin_sums(g, t, c, LLVMGetParam(f, 4));
 	Steps s = {.take = take_steps, .a = LLVMGetParam(f, 1), .b = LLVMGetParam(f, 2)};
 	take_all(g, t, &s, LLVMGetParam(f, 0));
-	each_sum(g, t, c, store);
-	if (t->tail)
-		take_tail(g, t, &s, c, LLVMGetParam(f, 0), copy);
+	end_sums(g, t, &s, c, LLVMGetParam(f, 0), copy);
 	LLVMBuildRetVoid(g->b);
 	LLVMDisposeBuilder(g->b);
 }

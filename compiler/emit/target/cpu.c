@@ -84,6 +84,10 @@ static const TargetOps vector_ops = {.begin = begin_launch,
                                      .tile = tile,
                                      .tile_begin = matrix_begin,
                                      .tile_end = matrix_end,
+                                     .groups = matrix_groups,
+                                     .begin_sums = matrix_begin_sums,
+                                     .add_products = matrix_add,
+                                     .end_sums = matrix_end_sums,
                                      .write = write_object};
 
 // ---- CPUs and triples -----------------------------------------------------------------

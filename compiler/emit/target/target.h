@@ -17,6 +17,11 @@ void write_matrix_tile(const Gen *, const Tile *);
 // Around the calls of the tile's function: its matrix registers, if it has any.
 void matrix_begin(Gen *, const Tile *);
 void matrix_end(Gen *, const Tile *);
+// TargetOps of its parts.
+int matrix_groups(const Tile *);
+void matrix_begin_sums(Gen *, const Tile *, Value c, Value again);
+void matrix_add(Gen *, const Tile *, Value a, Value b, Value group);
+void matrix_end_sums(Gen *, const Tile *, Value steps, Value a, Value b, Value c);
 Target *amx_emulated(Arena *);
 
 // cpu.c
