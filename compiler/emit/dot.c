@@ -27,9 +27,14 @@ static void one_block(Dot *d, Value again, Value done)
 	} else {
 		pack_panels(d, number(g, 0), d->steps);
 	}
+	if (d->p.ahead) {
+		Dot own = *d;
+		own.strip = ahead_memory(d, d->first_strip);
+		pack_vectors(&own, d->first_strip, number(g, 0), number(g, vectors_of_strip(d)));
+	}
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->s->group);
 	Value end = end_after(g, groups.i, d->s->group, d->end_strip);
-	if (!d->s->a_shared)
+	if (!d->s->a_shared && !d->p.ahead)
 		pack_strips(d, groups.i, end, number(g, 0), d->steps);
 	one_group(d, groups.i, end, again, done);
 	loop_end(g, &groups);

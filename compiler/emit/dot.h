@@ -41,6 +41,8 @@ int64_t last_steps(const Dot *);      // of the last block of k of a chunk
 // ---- strip.c --------------------------------------------------------------------------
 
 Value first_row(Dot *, Value strip);
+// Returns where a strip is packed for itself: strips alternate between two places.
+Value ahead_memory(Dot *, Value strip);
 // Sets the rows that a strip has alone: others belong to the strip before.
 void own_rows(Dot *, Value strip, Value *from, Value *to);
 // All columns of the worker: those of two vectors at once, since an instruction of one would wait
@@ -66,6 +68,9 @@ bool is_contiguous(Dot *, int o);
 // copied, for steps from..to alone.
 void pack_panels(Dot *, Value from, Value to);
 void pack_strips(Dot *, Value first, Value end, Value from, Value to);
+// Packs vectors from..to of a strip's vectors_of_strip(), where lanes are steps of k.
+void pack_vectors(Dot *, Value strip, Value from, Value to);
+int64_t vectors_of_strip(const Dot *);
 // The body of the launch that packs for all workers.
 void pack_shared(Dot *);
 // Returns the operand's block of k in shared memory.

@@ -417,28 +417,54 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &runs);
 }
 
-// Packs strips of a with lanes along k, row after row. Their stride maps rows to different sets of
-// L1.
+// Packs a vector of steps of the block, from `steps` on, of a row of the strip that begins with row
+// `top`. The stride maps rows to different sets of L1.
+static void pack_row(Dot *d, Value top, Value own, Value steps, Value strip)
+{
+	Gen *g = d->g;
+	Index row = uniform_index(g, sum_of(g, top, own), d->p.m, 1);
+	Value to = sum_of(g, strip, times(g, own, d->tile.a_row));
+	Value step = sum_of(g, d->from, steps), slices[SLICES];
+	along_steps(d, 0, step, &row, false, slices);
+	prefetch_steps(d, 0, step, sum_of(g, top, sum_of(g, own, number(g, RUN))));
+	keep_slices(d, 0, slices, sum_of(g, to, times(g, steps, d->p.a_step)));
+}
+
+// Packs strips of a with lanes along k, row after row.
 static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->width;
 	Loop strips = loop_begin(g, first, end, 1);
 	Value top = first_row(d, strips.i);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
 	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
-	Index row = uniform_index(g, sum_of(g, top, rows.i), d->p.m, 1);
-	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
-	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
-	Value step = sum_of(g, d->from, steps.i),
-	      later = sum_of(g, top, sum_of(g, rows.i, number(g, RUN)));
-	Value slices[SLICES];
-	along_steps(d, 0, step, &row, false, slices);
-	prefetch_steps(d, 0, step, later);
-	keep_slices(d, 0, slices, sum_of(g, to, times(g, steps.i, d->p.a_step)));
+	Loop steps = loop_begin(g, number(g, 0), d->steps, g->width);
+	pack_row(d, top, rows.i, steps.i, own);
 	loop_end(g, &steps);
 	loop_end(g, &rows);
 	loop_end(g, &strips);
+}
+
+static int64_t vectors_of_row(const Dot *d)
+{
+	return ceil_div(d->s->depth, d->g->width);
+}
+
+int64_t vectors_of_strip(const Dot *d)
+{
+	return d->tile.rows * vectors_of_row(d);
+}
+
+void pack_vectors(Dot *d, Value strip, Value from, Value to)
+{
+	Gen *g = d->g;
+	int64_t each = vectors_of_row(d);
+	Value top = first_row(d, strip), zero = number(g, 0);
+	Loop vectors = loop_begin(g, from, to, 1);
+	Value row = LLVMBuildUDiv(g->b, vectors.i, number(g, each), "");
+	Value steps = LLVMBuildURem(g->b, vectors.i, number(g, each), "");
+	pack_row(d, top, row, times(g, steps, g->width), zero);
+	loop_end_rolled(g, &vectors);
 }
 
 // Returns the position along k of the block's first step, as a multiple of what divides all of

@@ -1,5 +1,6 @@
 // strip.c: emits the products of strips of a with panels of b, and the maps after them.
-// Matrix registers multiply while the maps of the panel before are computed.
+// Matrix registers multiply while the maps of the panel before are computed, and the next strip is
+// packed.
 #include "dot.h"
 
 // ---- rows -----------------------------------------------------------------------------
@@ -151,6 +152,12 @@ static Value patch_offset(Dot *d, Value strip, Value group)
 	return offset;
 }
 
+Value ahead_memory(Dot *d, Value strip)
+{
+	Value place = LLVMBuildAnd(d->g->b, strip, number(d->g, 1), "");
+	return element(d, d->strip, times(d->g, place, d->p.strip_size));
+}
+
 static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
@@ -161,6 +168,8 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 		s.a = in_place(d, 0, d->from, s.first);
 	} else if (d->s->a == W_patch) {
 		s.a = a_element(d, d->strip, patch_offset(d, strip, group));
+	} else if (d->p.ahead) {
+		s.a = ahead_memory(d, strip);
 	} else {
 		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
@@ -252,6 +261,9 @@ typedef struct Overlap { // of the products of a panel with the maps of the pane
 	Value row, end;     // that the strip has alone
 	Value column, sums; // of the panel before
 	Value b, passed;    // variables: of the next step; how many groups of products have passed
+	Value panel;        // that is multiplied
+	Value next, packs;  // the strip after, if there is one
+	Value packed;       // variable: vectors of it
 	int64_t groups;     // of a step
 	Value all;          // of a panel
 } Overlap;
@@ -278,6 +290,25 @@ static void finish_share(const Overlap *o)
 	            row_after(o, sum_of(g, passed, number(g, 1))), o->sums);
 }
 
+// Packs the vectors of the strip after whose turn it is: all that are left if no product follows.
+static void pack_share(const Overlap *o)
+{
+	Dot own = *o->d;
+	Gen *g = own.g;
+	int64_t all = vectors_of_strip(&own),
+	        panel = last_steps(&own) / own.tile.unroll * o->groups;
+	int64_t groups = own.s->panels * panel; // at least, of a full block
+	Value passed = sum_of(g, times(g, o->panel, panel), read_variable(g, o->passed));
+	passed = sum_of(g, passed, number(g, 1));
+	Value to = groups < all ? times(g, passed, ceil_div(all, groups))
+	                        : LLVMBuildUDiv(g->b, passed, number(g, groups / all), "");
+	Value left = number(g, all);
+	to = LLVMBuildSelect(g->b, o->multiplies, least(g, to, left), left, "");
+	own.strip = ahead_memory(&own, o->next);
+	pack_vectors(&own, o->next, read_variable(g, o->packed), to);
+	set_variable(g, o->packed, to);
+}
+
 // Between groups there are few enough instructions to wait in the core's window while the matrix
 // registers are busy.
 static void one_step(const Overlap *o, Value a)
@@ -292,6 +323,11 @@ static void one_step(const Overlap *o, Value a)
 	when = when_begin(g, o->finishes);
 	finish_share(o);
 	when_end(g, &when);
+	if (d->p.ahead) {
+		when = when_begin(g, o->packs);
+		pack_share(o);
+		when_end(g, &when);
+	}
 	set_variable(g, o->passed, sum_of(g, read_variable(g, o->passed), number(g, 1)));
 	loop_end_rolled(g, &groups);
 	set_variable(g, o->b, element(d, b, number(g, d->tile.vectors * d->tile.b_vector)));
@@ -306,7 +342,11 @@ static void overlapped_strip(Dot *d, const Strip *strip, Value again, Value done
 	Overlap o = {.d = d, .strip = strip, .groups = g->ops->groups(t)};
 	o.all = number(g, last_steps(d) / t->unroll * o.groups);
 	own_rows(d, strip->number, &o.row, &o.end);
+	o.next = sum_of(g, strip->number, number(g, 1));
+	o.packs = LLVMBuildICmp(g->b, LLVMIntSLT, o.next, d->end_strip, "");
+	o.packed = variable(g, number(g, 0));
 	Loop panels = loop_begin(g, number(g, 0), sum_of(g, d->count, number(g, 1)), 1);
+	o.panel = panels.i;
 	Value held = number(g, d->p.held), before = LLVMBuildSub(g->b, panels.i, number(g, 1), "");
 	Value sums = LLVMBuildURem(g->b, panels.i, held, "");
 	sums = element(d, strip->sums, times(g, sums, d->p.width));

@@ -279,6 +279,7 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
 	bool early = p.matrix && s->order == N_strips && p.blocks == 1 && s->parts <= 1;
 	p.overlap = overlaps(&p, s);
+	p.ahead = p.overlap && s->a == W_transpose && !s->a_shared && s->group == 1;
 	int64_t held = p.overlap ? OVERLAPPED : p.across > 1 ? HELD : ROWS;
 	p.held = early ? MIN(s->panels, held) : s->panels;
 	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
@@ -291,7 +292,8 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 		p.strip = full_lines(POINTS * p.strip_point * p.bytes);
 		p.products = full_lines(POINTS * p.sum_point * p.bytes);
 	} else if (s->a != W_place && !s->a_shared) {
-		p.strip = full_lines((s->a == W_patch ? 1 : s->group) * p.strip_size * p.bytes);
+		int64_t strips = s->a == W_patch ? 1 : p.ahead ? 2 : s->group;
+		p.strip = full_lines(strips * p.strip_size * p.bytes);
 	}
 	if (s->b != W_place && !s->b_shared)
 		p.panel = full_lines(s->panels * p.panel_size * p.bytes);

@@ -372,6 +372,7 @@ typedef struct DotSizes {
 	Squares squares;                // of Winograd's method
 	int64_t sum_row;                // elements of sums from row to row
 	bool overlap;                   // a panel is finished while the next is multiplied
+	bool ahead;                     // and the next strip is packed meanwhile
 	int64_t held;                   // panels whose sums of a strip are kept
 	int64_t sum_line, sum_rows;     // rows of sums from line to line of windows, of a strip
 	int64_t strip_point, sum_point; // elements from point to point of strips, of products
