@@ -22,13 +22,13 @@ static void say_name(Text *t, const char *name)
 		say(t, *name == '/' && t->at[t->count - 1] == '*' ? " %c" : "%c", *name);
 }
 
-// Writes a line about a tensor. `limit`: its values are in [0, limit); 0: any.
+// Writes a line about a tensor. `limit`: integers are in [0, limit); 0: any.
 static void say_tensor(Header *h, const char *name, Elem type, const Shape *shape, int64_t limit)
 {
 	say(&h->text, " *   ");
 	say_name(&h->text, name);
 	say(&h->text, ": %s", shape_text(h->text.arena, type, shape));
-	if (limit)
+	if (limit && !is_float(type))
 		say(&h->text, ", in [0, %lld)", (long long)limit);
 	say(&h->text, "\n");
 }

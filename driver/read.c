@@ -151,6 +151,8 @@ static void copy_input(void)
 	while (copy >= 0 && (got = read(STDIN_FILENO, block, sizeof block)) > 0)
 		if (write(copy, block, (size_t)got) != got)
 			fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
+	if (copy >= 0 && got < 0)
+		fail("standard input", "cannot read: %s", strerror(errno));
 	if (copy < 0 || dup2(copy, STDIN_FILENO) < 0)
 		fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
 	close(copy);
@@ -453,20 +455,44 @@ static Reading read_sizes(Reading r, struct amos_data *data, int64_t batch)
 	return r;
 }
 
+// True if the axis has the name: its own, INPUT:AXIS, or a part of its formula.
+static bool is_called(Session *session, const Input *in, int axis, const char *name)
+{
+	const char *symbol = in->dim[axis].name ? in->dim[axis].name : "";
+	bool part = is_formula(symbol) && strstr(symbol, name);
+	return part || !strcmp(symbol, name) ||
+	       !strcmp(format(session->arena, "%s:%d", in->name, axis), name);
+}
+
 // True if an axis of an input, from number `from` on, has the name.
 static bool has_dimension(Session *session, const Model *model, const char *name, int from)
 {
+	for (int i = 0; i < model->inputs.count; i++)
+		for (int a = from; a < model->inputs.at[i].rank; a++)
+			if (is_called(session, &model->inputs.at[i], a, name))
+				return true;
+	return false;
+}
+
+// Fails if all axes of the name have other sizes: by the file, or by another name.
+static void check_size(Session *session, const Model *model, const Bind *bind)
+{
+	int64_t other = -1;
 	for (int i = 0; i < model->inputs.count; i++) {
 		const Input *in = &model->inputs.at[i];
-		for (int a = from; a < in->rank; a++) {
-			const char *symbol = in->dim[a].name ? in->dim[a].name : "";
-			bool part = is_formula(symbol) && strstr(symbol, name);
-			if (part || !strcmp(symbol, name) ||
-			    !strcmp(format(session->arena, "%s:%d", in->name, a), name))
-				return true;
+		for (int a = 0; a < in->rank; a++) {
+			int64_t size = in->dim[a].size;
+			bool formula = in->dim[a].name && is_formula(in->dim[a].name);
+			if (!is_called(session, in, a, bind->name))
+				continue;
+			if (formula || size < 0 || size == bind->size)
+				return;
+			other = size;
 		}
 	}
-	return false;
+	if (other >= 0)
+		fail("--bind", "'%s' is %lld in the model or by another name in --bind; found %lld",
+		     bind->name, (long long)other, (long long)bind->size);
 }
 
 static bool has_input(const Model *model, const char *name)
@@ -477,13 +503,17 @@ static bool has_input(const Model *model, const char *name)
 	return found;
 }
 
-static void check_binds(Session *session, const Model *model)
+static void check_binds(const Reading *r)
 {
+	Session *session = r->session;
+	const Model *model = read_with(r, true);
 	const Binds binds = pairs_of(session, OPT_bind), all = all_pairs(session, OPT_bind);
 	for (int i = 0; i < binds.count; i++)
 		if (!has_input(model, binds.at[i].name) &&
 		    !has_dimension(session, model, binds.at[i].name, 0))
 			fail("--bind", "no input has a dimension '%s'", binds.at[i].name);
+	for (int i = 0; i < r->values.count; i++) // before sizes from the data
+		check_size(session, model, &r->binds.at[i]);
 	for (int i = 0; i < all.count; i++) {
 		const char *name = all.at[i].name;
 		int k = amos_index(name, binds.at, binds.count, sizeof *binds.at);
@@ -506,7 +536,7 @@ Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t
 		bind_samples(&r, samples);
 	r = read_sizes(r, data, samples ? samples : choice_count(session, OPT_batch, 0));
 	if (chosen(session, OPT_bind))
-		check_binds(session, read_with(&r, true));
+		check_binds(&r);
 	return read_with(&r, false);
 }
 
@@ -553,7 +583,7 @@ Model *read_standing(Session *session, struct amos_data *data, bool random)
 	Model *model = NULL;
 	const char *failure;
 	if (chosen(session, OPT_bind))
-		check_binds(session, read_with(&r, true));
+		check_binds(&r);
 	r.batch = 2;
 	for (int k = 0; k < COUNT(sizes) && !model; k++) {
 		r.size = sizes[k];

@@ -208,7 +208,8 @@ static int check_inputs(const struct amos *m, const struct amos_entry *entry)
 	for (int64_t i = 0; i < amos_count(m, AMOS_INPUTS); i++) {
 		const struct amos_slot *s = slot(m, AMOS_INPUTS, i);
 		const void *set = m->set_inputs[s->offset], *at = set ? set : m->inputs[s->offset];
-		int64_t n = s->limit && entry->reads[s->offset] == '1'
+		bool limited = s->limit && amos_types[s->type].class != 'f';
+		int64_t n = limited && entry->reads[s->offset] == '1'
 		                ? s->bytes / amos_types[s->type].bytes
 		                : 0;
 		for (int64_t k = 0; k < n; k++) {

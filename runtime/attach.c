@@ -65,7 +65,7 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 	double found = amos_number(feed->from->bytes, feed->from->type, at);
 	char expected[128];
 	bool real = amos_types[feed->to->type].class == 'f';
-	if (feed->to->limit)
+	if (feed->to->limit && !real)
 		snprintf(expected, sizeof expected, "integers from 0 to %lld",
 		         (long long)feed->to->limit - 1);
 	else if (feed->to->type == AMOS_u64)
@@ -73,7 +73,8 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 		         (long long)INT64_MAX);
 	else
 		snprintf(expected, sizeof expected, "%s within the range of %s%s",
-		         real ? "numbers" : "integers", amos_types[feed->to->type].name,
+		         real ? "numbers" : "integers",
+		         feed->to->limit ? "f16" : amos_types[feed->to->type].name,
 		         real && !data->exact ? " other than NaN" : "");
 	int64_t per = feed->stream || feed->constant ? 1 : feed->per;
 	const struct amos_opened *file = &data->files[feed->source->file];
@@ -95,6 +96,14 @@ static int all_ignored(const struct amos_data *data, const struct amos_feed *fee
 	                 (long long)feed->to->ignore);
 }
 
+// NaN is allowed in one exact batch. Of floats, a type that holds less than the slot's has a limit.
+static bool is_valid(const struct amos_slot *to, double x, bool exact)
+{
+	if (amos_types[to->type].class != 'f')
+		return amos_in_range(to, x);
+	return isnan(x) ? exact : !to->limit || isinf(x) || fabs(x) < (double)to->limit;
+}
+
 static int check_values(const struct amos_data *data, const struct amos_feed *feed)
 {
 	enum { CHUNK = 4096 };
@@ -114,8 +123,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 		amos_numbers(x, converted, to->type, bad < 0 ? n : 0);
 		for (int64_t i = 0; i < n && bad < 0; i++) {
 			ignored = ignored && x[i] == (double)to->ignore;
-			if (integer ? !amos_in_range(to, x[i])
-			            : isnan(x[i]) && !data->exact) // NaN in one exact batch
+			if (!is_valid(to, x[i], data->exact))
 				bad = i;
 		}
 		if (bad >= 0)

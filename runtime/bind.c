@@ -121,19 +121,35 @@ static int bind_batch(struct amos_data *data, int n, const struct amos_input *in
 	return data->batch ? AMOS_DONE : amos_fail(AMOS_INPUT, "--data: no samples");
 }
 
-// Gives open axes the size of a known axis of the same name.
-static void bind_names(int n, struct amos_input *inputs)
+// Gives open axes the size of a known axis of the same name. Fails if another axis of that name has
+// another size.
+static int bind_name(int n, struct amos_input *inputs, const struct amos_input *known, int axis)
 {
-	for (int i = 0; i < n; i++)
-		for (int a = 0; a < inputs[i].rank; a++) {
-			if (inputs[i].dim[a] < 0 || !inputs[i].axis[a] || !*inputs[i].axis[a])
+	for (int j = 0; j < n; j++)
+		for (int b = 0; b < inputs[j].rank; b++) {
+			if (!inputs[j].axis[b] || strcmp(inputs[j].axis[b], known->axis[axis]))
 				continue;
-			for (int j = 0; j < n; j++)
-				for (int b = 0; b < inputs[j].rank; b++)
-					if (inputs[j].dim[b] < 0 && inputs[j].axis[b] &&
-					    !strcmp(inputs[j].axis[b], inputs[i].axis[a]))
-						inputs[j].dim[b] = inputs[i].dim[a];
+			if (inputs[j].dim[b] < 0)
+				inputs[j].dim[b] = known->dim[axis];
+			if (inputs[j].dim[b] != known->dim[axis])
+				return amos_fail(AMOS_INPUT,
+				                 "--data: dimension '%s' is %lld in input '%s' and "
+				                 "%lld in input '%s'; expected one size",
+				                 known->axis[axis], (long long)known->dim[axis],
+				                 known->name, (long long)inputs[j].dim[b],
+				                 inputs[j].name);
 		}
+	return AMOS_DONE;
+}
+
+static int bind_names(int n, struct amos_input *inputs)
+{
+	int status = AMOS_DONE;
+	for (int i = 0; i < n; i++)
+		for (int a = 0; !status && a < inputs[i].rank; a++)
+			if (inputs[i].dim[a] >= 0 && inputs[i].axis[a] && *inputs[i].axis[a])
+				status = bind_name(n, inputs, &inputs[i], a);
+	return status;
 }
 
 static const char *item(bool stream, int64_t n)
@@ -188,7 +204,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 			status = bind_axes(source, &inputs[i], array, !data->exact);
 	}
 	if (!status)
-		bind_names(n, inputs);
+		status = bind_names(n, inputs);
 	bool first = true;
 	for (int i = 0; !status && !data->exact && i < n; i++) {
 		const struct amos_array *array = samples_of(data, &inputs[i]);

@@ -23,9 +23,10 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->unused = strdup("");
 	int status =
 	    !data->note || !data->unused ? amos_no_memory("--data")
-	    : data->split > 1 || data->split == 0
-	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g",
-	                    data->split)
+	    : options->split >= 1 || options->split == 0
+	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g%s",
+	                    options->split,
+	                    options->split == 1 ? HELP "without --split, no data are held out" : "")
 	    : data->mask >= 1 || data->mask == 0
 	        ? amos_fail(AMOS_USAGE, "--mask: expected a fraction such as 0.15, found %g",
 	                    data->mask)

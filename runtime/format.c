@@ -55,11 +55,16 @@ static int open_other(const char *path, const char *name, struct amos_arrays *to
 		                 path, name);
 	struct amos_array *array = amos_arrays_add(to, path, NULL, 0);
 	struct amos_blob blob;
-	int status =
-	    array ? amos_blob_open(path, !name && ends_with(path, ".gz"), &blob) : AMOS_MACHINE;
+	int status = array ? amos_blob_open(path, ends_with(path, ".gz"), &blob) : AMOS_MACHINE;
 	if (status)
 		return status;
-	if (name) {
+	bool npy = blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6);
+	if (name && npy) {
+		status =
+		    amos_fail(AMOS_INPUT,
+		              "%s:%s: an npy file, which says its type itself" HELP "give %s alone",
+		              path, name, path);
+	} else if (name) {
 		size_t item = (size_t)amos_types[type].bytes;
 		array->type = type;
 		array->rank = 1;
@@ -69,7 +74,7 @@ static int open_other(const char *path, const char *name, struct amos_arrays *to
 		                         "%s: expected a multiple of %zu bytes, for %s; found %zu",
 		                         path, item, amos_types[type].name, blob.count)
 		             : amos_array_take(array, path, &blob, 0);
-	} else if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6)) {
+	} else if (npy) {
 		status = amos_array_npy(array, path, &blob);
 	} else {
 		status = ends_with(path, ".npy")

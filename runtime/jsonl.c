@@ -40,7 +40,7 @@ static int read_object(struct amos_table *t, long number, char *line)
 	char where[1024];
 	json_error_t error;
 	errno = 0; // jansson does not report every lack of memory itself
-	json_t *object = json_loads(line, JSON_DECODE_ANY, &error);
+	json_t *object = json_loads(line, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
 	json_t *value = t->key ? json_object_get(object, t->key) : object;
 	snprintf(where, sizeof where, "%s: line %ld", t->path, number);
 	bool memory = !object && errno == ENOMEM, first = !t->array->dim[0]++;

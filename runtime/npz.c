@@ -30,7 +30,11 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 		if (key && (strlen(key) != size || memcmp(entry.name, key, size)))
 			continue;
 		struct amos_array *array = amos_arrays_add(to, path, entry.name, size);
-		status = array ? read_entry(&entry, path, array) : AMOS_MACHINE;
+		if (array && amos_index(array->name, to->at, to->n - 1, sizeof *array) >= 0)
+			status = amos_fail(AMOS_INPUT, "%s: two arrays are called '%s'", path,
+			                   array->name);
+		else
+			status = array ? read_entry(&entry, path, array) : AMOS_MACHINE;
 	}
 	amos_zip_close(&zip);
 	return status;

@@ -98,12 +98,15 @@ int amos_keeps_last(const struct amos_options *options, bool *last)
 
 int amos_option(struct amos_options *options, const char *name, const char *value)
 {
-	char field[32] = ""; // the name, with _ for -
-	for (size_t k = 0; k < sizeof field - 1 && name[k]; k++)
-		field[k] = name[k] == '-' ? '_' : name[k];
+	char field[32] = "", shown[32] = ""; // the name, with _ for -, and with - for _
+	for (size_t k = 0; k < sizeof field - 1 && name[k]; k++) {
+		bool dash = name[k] == '-' || name[k] == '_';
+		field[k] = dash ? '_' : name[k];
+		shown[k] = dash ? '-' : name[k];
+	}
 #define OPTION(row, letter, group, type, argument, help)                                           \
 	if (!strcmp(#row, field))                                                                  \
-		return amos_set_##type(name, value, &options->row);
+		return amos_set_##type(shown, value, &options->row);
 #include "options.def"
 #undef OPTION
 	return amos_fail(AMOS_USAGE, "--%s: no such option", name);

@@ -94,6 +94,23 @@ static int split(struct amos_table *t, long number, char *line)
 	return AMOS_DONE;
 }
 
+// Finds the column of a name in the first line; -1: none. Fails if there are several.
+static int find_column(const struct amos_table *t, const char *name, size_t length, long *column)
+{
+	*column = -1;
+	for (long i = 0; i < (long)t->ncells; i++) {
+		if (strlen(t->cells[i]) != length || memcmp(t->cells[i], name, length))
+			continue;
+		if (*column >= 0)
+			return amos_fail(AMOS_INPUT,
+			                 "%s: columns %ld and %ld are both called '%.*s'" HELP
+			                 "select by numbers from 0: %s:%ld",
+			                 t->path, *column, i, (int)length, name, t->path, *column);
+		*column = i;
+	}
+	return AMOS_DONE;
+}
+
 // Chooses the columns by the first line: those of COLUMNS, or all. Sets *named if some are names.
 static int pick(struct amos_table *t, bool *named)
 {
@@ -112,10 +129,10 @@ static int pick(struct amos_table *t, bool *named)
 			last = strtol(end + 1, &end, 10);
 		if (!isdigit((unsigned char)*text) || end != text + length) {
 			*named = true;
-			for (from = 0; from < count && (strlen(t->cells[from]) != length ||
-			                                memcmp(t->cells[from], text, length));)
-				from++;
-			from = last = from < count ? from : -1;
+			int status = find_column(t, text, length, &from);
+			if (status)
+				return status;
+			last = from;
 		}
 		if (from < 0 || last < from || last > INT_MAX ||
 		    last - from >= MOST_COLUMNS - t->taken)

@@ -70,6 +70,8 @@ static inline bool is_signed(Elem e)
 {
 	return elems[e].cls == 'i';
 }
+enum { F16_LIMIT = 65520 }; // f16 holds what is less in magnitude
+
 static inline bool is_half(Elem e) // f16 or bf16
 {
 	return is_float(e) && elems[e].bytes == 2;
@@ -153,7 +155,7 @@ typedef struct Slot {
 	const void *init;  // row-major, of `type`, at any address; NULL: zeros (inputs: none)
 	const char *why;   // frozen, buffer: why it is not trained; param: why the user should
 	                   // confirm that it is; NULL: no reason
-	int64_t limit;     // labels, indices: data are in [0, limit); 0: unknown
+	int64_t limit;     // integers are in [0, limit), floats in (-limit, limit); 0: any
 	int64_t ignore;    // labels that do not count (-100); 0: none
 	struct View *view; // onnx layer: layout of the parameter in its initializer
 } Slot;

@@ -159,6 +159,7 @@ static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *sha
 	if (!known || !r->stands[known - r->options->known]) {
 		Elem held = is_float(type) ? E_f32 : type;
 		Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
+		slot.limit = type == E_f16 ? F16_LIMIT : 0;
 		return put_cast(r->g, put_slot(r->g, add_slot(r->g, slot)), working);
 	}
 	if (!same_shape(&known->shape, shape))

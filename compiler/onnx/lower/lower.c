@@ -227,6 +227,7 @@ static void run_row(Call *c, Value *result)
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i], .onnx = i && !split ? 0 : type}
 		                      : c->value[i];
+	trace_constant(c, result);
 }
 
 static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)

@@ -13,13 +13,21 @@ typedef struct List { // a sequence of known length
 	Refs *all; // that it begins, with those of longer ones made from it; NULL: none
 } List;
 
-typedef struct Value {  // what a name stands for
-	Ref ref;        // a tensor
-	Weight *weight; // or an initializer: a slot or a constant where it is used
-	List *list;     // or a sequence
-	int onnx;       // its element type in the file (a TensorProto.DataType); 0: unknown
-	bool absent;    // an omitted optional input
-	bool bad;       // could not be lowered: reported already
+typedef struct Held { // by a Constant node
+	const char *name;
+	const TensorProto *tensor;
+} Held;
+
+typedef VEC(const Held *) HeldList;
+
+typedef struct Value {    // what a name stands for
+	Ref ref;          // a tensor
+	Weight *weight;   // or an initializer: a slot or a constant where it is used
+	List *list;       // or a sequence
+	int onnx;         // its element type in the file (a TensorProto.DataType); 0: unknown
+	const Held *held; // the constant that it is, or a view of
+	bool absent;      // an omitted optional input
+	bool bad;         // could not be lowered: reported already
 } Value;
 
 typedef struct Check {    // of the indices of a node
@@ -66,6 +74,7 @@ typedef struct Reader {
 	const Table *opsets; // domain -> version
 	Table *functions;    // "domain:name:overload" -> LocalFunction *
 	WeightList weights;
+	HeldList held;
 	Table *outputs;     // names of those that are declared
 	Table *known;       // name -> const Known *, of the caller
 	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
@@ -184,6 +193,9 @@ Ref put_stack(Call *, int n, const Ref *, int axis);
 
 void read_roles(Reader *); // reads the facts for the decisions
 void note_roles(Reader *); // notes the decisions
+// Marks a result that is a Constant node's, and collects such constants that the node reads as
+// weights.
+void trace_constant(Call *, Value *result);
 void list_untrained(Reader *);
 // Returns the weight as operand `k` of node `c`: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);

@@ -317,35 +317,37 @@ void sort_untrained(Model *m)
 		      larger_first);
 }
 
-// Lists a weight that a Constant node holds: only initializers are trained.
-static void list_constant(Reader *r, Table *seen, const char *name)
+void trace_constant(Call *c, Value *result)
 {
-	const NodeProto *maker = find_name(r->file, name)->maker;
-	const AttributeProto *a =
-	    maker && !strcmp(maker->op_type, "Constant")
-	        ? find_attribute(maker->n_attribute, maker->attribute, "value")
-	        : NULL;
-	int type = a && a->t ? working_type(a->t->data_type) : -1;
-	if (type < 0 || !is_float((Elem)type))
-		return;
-	Shape shape = tensor_shape(r->model->path, a->t);
-	uint64_t *known = table_cell(seen, &a->t, sizeof a->t);
-	if (*known || wide_axes(&shape) < 2)
+	Reader *r = c->r;
+	bool recurs = is_one_of(OPS_recurrent, c->node);
+	int from = recurs ? 1 : 0, to = recurs ? MIN(c->nin, 3) : c->nin;
+	if (!strcmp(c->node->op_type, "Constant")) {
+		const AttributeProto *a = find_attr(c, "value");
+		Held held = {c->node->output[0], a ? a->t : NULL};
+		result->held = held.tensor ? take_copy(r->arena, &held, sizeof held) : NULL;
+	} else if (c->nin && is_one_of(OPS_views, c->node)) {
+		result->held = c->arg[0].held;
+	}
+	for (int k = from; k < to && (recurs || is_one_of(OPS_contractions, c->node)); k++)
+		if (c->arg[k].held)
+			PUSH(r->arena, r->held, c->arg[k].held);
+}
+
+// Lists a weight that a Constant node holds: only initializers are trained.
+static void list_held(Reader *r, Table *seen, const Held *held)
+{
+	int type = working_type(held->tensor->data_type);
+	Shape shape = tensor_shape(r->model->path, held->tensor);
+	uint64_t *known = table_cell(seen, &held->tensor, sizeof held->tensor);
+	if (*known || type < 0 || !is_float((Elem)type) || wide_axes(&shape) < 2)
 		return;
 	*known = true;
 	r->model->weights += count_of(&shape);
 	PUSH(r->arena, r->model->untrained,
-	     ((Untrained){name, "a Constant node holds it; export it as an initializer to train it",
+	     ((Untrained){held->name,
+	                  "a Constant node holds it; export it as an initializer to train it",
 	                  (Elem)type, shape}));
-}
-
-static void list_constants(Reader *r, Table *seen)
-{
-	const GraphProto *graph = r->proto->graph;
-	for (size_t i = 0; i < graph->n_node; i++)
-		for (size_t k = 0; k < graph->node[i]->n_input; k++)
-			if (is_one_of(OPS_contractions, graph->node[i]))
-				list_constant(r, seen, graph->node[i]->input[k]);
 }
 
 void list_untrained(Reader *r)
@@ -365,7 +367,8 @@ void list_untrained(Reader *r)
 		if (!w->trained)
 			PUSH(r->arena, m->untrained, one);
 	}
-	list_constants(r, seen);
+	for (int i = 0; i < r->held.count; i++)
+		list_held(r, seen, r->held.at[i]);
 	sort_untrained(m);
 }
 

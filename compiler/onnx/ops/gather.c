@@ -115,7 +115,8 @@ Item fn_labels_below(Call *c, Scope *s, const Expr *e)
 	const Val *v = val(g, labels.ref);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
-	if (v->op != O_slot || c->r->nest || g->slots.at[v->attr->i[0]].kind != S_input) {
+	const Slot *of = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
+	if (!of || c->r->nest || of->kind != S_input || is_float(of->type)) {
 		check_indices(c, put_cast(g, labels.ref, E_i64), 0, classes - 1,
 		              ignores ? &ignore : NULL);
 		return labels;

@@ -480,3 +480,38 @@ constants (float[n, 3] x) => (float[n, 2] y) <float[2] b = {0.1, 0.2}>
   y = Add(product, b)
 }"""
 save(parser.parse_model(CONSTANTS), "constants.onnx")
+
+# Two inputs of one symbolic size; an input of f16; labels that are floats; weights in Constant nodes of a function, a
+# branch and behind a Transpose.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+shared (float[n, 4] a, float[n, k] b, float[n, k] c) => (float[n, 4] y, float[n, k] z) { y = Relu(a)
+  z = Add(b, c) }"""), "shared.onnx")
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+half (float16[n, 4] a) => (float16[n, 4] y) <float16[4] w = {15360, 15360, 15360, 15360}> { y = Mul(a, w) }"""), "half.onnx")
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+labels (float[n, 3] x, float[n] labels) => (float loss) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>
+{
+  y = MatMul(x, w)
+  cut = Cast<to = 7>(labels)
+  loss = SoftmaxCrossEntropyLoss(y, cut)
+}"""), "float_labels.onnx")
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "own": 1]>
+nested (float[n, 3] x, bool c) => (float[n, 2] y) <float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.5, 1, 2}>
+{
+  h = MatMul(x, w)
+  f = own.linear(h)
+  i = own.linear(x)
+  t = Constant<value = float[2, 3] {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>()
+  turned = Transpose(t)
+  g = MatMul(h, turned)
+  b = If(c) <then_branch = yes () => (float[n, 2] p)
+    { v = Constant<value = float[3, 2] {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>()
+      p = MatMul(h, v) }, else_branch = no () => (float[n, 2] q) { q = Identity(f) }>
+  y = Sum(f, g, b, i)
+}
+<domain: "own", opset_import: ["": 17]>
+linear (x) => (y)
+{
+  u = Constant<value = float[3, 2] {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>()
+  y = MatMul(x, u)
+}"""), "nested.onnx")
