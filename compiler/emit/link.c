@@ -2,8 +2,8 @@
 // The linker is lld; $CC takes its place if the user sets it. An object and a static library need
 // none.
 // Input: the directory of a runtime: its archives, the objects that begin and end a program, and
-// the files `program`, `program.minimal` and `library`, lld's arguments. Output:
-// files that all appear, or none does.
+// the files `program`, `program.minimal` and `library`, lld's arguments, and `program.cc`, those
+// of $CC. Output: files that all appear, or none does.
 #include "emit.h"
 #include <elf.h>
 #include <errno.h>
@@ -85,7 +85,7 @@ static void by_cc(Linker *l, const char *cc)
 		add(l, l->output->archive);
 		add(l, "-Wl,--no-whole-archive");
 	}
-	add_words(l, l->output->minimal ? "-lm -pthread" : "-ljansson -lz -lm -pthread");
+	add_words(l, l->output->minimal ? "-lm -pthread" : "@program.cc -lm -pthread");
 }
 
 // ---- linking --------------------------------------------------------------------------
