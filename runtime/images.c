@@ -16,6 +16,17 @@ struct amos_images {
 	int64_t threads;
 };
 
+int amos_bitmap_refuse(const char *path, const struct amos_blob *blob, bool header,
+                       struct amos_bitmap *map)
+{
+	(void)blob, (void)header, (void)map;
+	return amos_fail(AMOS_INPUT,
+	                 "%s: this trainer reads no images, since its model has no input "
+	                 "[N,C,H,W] or [N,H,W,C] for them" HELP
+	                 "build it with --data NAME=images:PATH, or store the data in .npy files",
+	                 path);
+}
+
 // ---- open -----------------------------------------------------------------------------
 
 // Images are not recorded as inputs: there may be millions.
@@ -483,9 +494,9 @@ void amos_images_describe(const struct amos_data *data, const struct amos_source
 	static const char *const colors[] = {[1] = "gray", [3] = "RGB", [4] = "RGBA"};
 	const struct amos_pixels *p = &source->pixels;
 	const struct amos_listing *files = &data->files[source->file].images->files;
-	amos_append(text, "data: %s: %zu %s as %lld x %lld pixels, %s\n",
-	            source->name, files->n, PLURAL(files->n, "image", "images"),
-	            (long long)p->width, (long long)p->height, colors[p->channels]);
+	amos_append(text, "data: %s: %zu %s as %lld x %lld pixels, %s\n", source->name, files->n,
+	            PLURAL(files->n, "image", "images"), (long long)p->width, (long long)p->height,
+	            colors[p->channels]);
 	if (!source->array.bytes)
 		amos_append(text,
 		            "data: %s: decoded batch by batch, for all are more than %lld MiB\n",

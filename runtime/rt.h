@@ -130,6 +130,9 @@ struct amos_bitmap { // a decoded image
 // Decodes the PNG or JPEG file in the blob; if `header`, only its size. On failure, the caller
 // frees the pixels, too.
 int amos_bitmap_read(const char *path, const struct amos_blob *, bool header, struct amos_bitmap *);
+// Fails; the linker puts it in the place of amos_bitmap_read() in trainers that get no images.
+int amos_bitmap_refuse(const char *path, const struct amos_blob *, bool header,
+                       struct amos_bitmap *);
 
 struct amos_pixels {                     // of an image as an input takes it
 	int64_t channels, height, width; // channels: 1 gray, 3 RGB, 4 RGBA
