@@ -245,6 +245,30 @@ void prepare_output(Program *p, const char *path)
 	p->variants = variants;
 }
 
+static bool is_channels(int64_t size)
+{
+	return size == 1 || size == 3 || size == 4;
+}
+
+// True if a program may read images: an input has their form, or --data gives some. Their readers
+// are larger than all else that a program of a small model has.
+static bool reads_images(const Program *p)
+{
+	const Graph *g = program_graph(p);
+	bool reads = false;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		bool form = s->shape.rank == 4 &&
+		            (is_channels(s->shape.dim[1]) || is_channels(s->shape.dim[3]));
+		reads |= s->kind == S_input && form && (is_float(s->type) || s->type == E_u8);
+	}
+	for (int i = 0; i < p->session->choices.count; i++) {
+		const Choice *c = &p->session->choices.at[i];
+		reads |= c->option == OPT_data && strstr(c->value, "images:");
+	}
+	return reads;
+}
+
 void write_program(const Program *p, const char *path)
 {
 	const Session *session = p->session;
@@ -264,5 +288,6 @@ void write_program(const Program *p, const char *path)
 	                       .runtime = kind == OBJECT_FILE ? NULL : runtime_of(session, path),
 	                       .archive = archive_of(session, kind),
 	                       .minimal = is_minimal(session, kind),
+	                       .images = reads_images(p),
 	                       .lld = linker_path(arena)});
 }

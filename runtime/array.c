@@ -46,8 +46,12 @@ static int read_pipe(int file, const char *path, struct amos_blob *blob)
 
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 {
+	return amos_blob_take(amos_input(path, 0), path, compressed, blob);
+}
+
+int amos_blob_take(int file, const char *path, bool compressed, struct amos_blob *blob)
+{
 	*blob = (struct amos_blob){0};
-	int file = amos_input(path, 0);
 	struct stat about;
 	if (file < 0)
 		return amos_fail_errno("read", path);

@@ -116,6 +116,13 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	bool ignored = to->ignore && count && !data->exact; // until another label is found
 	if (amos_attachable(to->type, from->type, integer ? to->limit : 0))
 		return AMOS_DONE;
+	if (!from->bytes)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--data %s=%s: expected an input of bytes, which are 0 to 255; found "
+		    "integers from 0 to %lld",
+		    feed->source->name, data->files[feed->source->file].text,
+		    (long long)to->limit - 1);
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
@@ -284,14 +291,18 @@ static bool is_named(const char *const *entries, const char *name)
 	return false;
 }
 
-// Reports what an input reads of recordings.
+// Reports what an input reads of recordings or images.
 static void describe_recordings(const struct amos_data *data, const struct amos_feed *feed,
                                 char **note)
 {
-	const struct amos_recordings *r = &data->files[feed->source->file].recordings;
-	if (!feed->from || !r->rate)
-		return;
+	const struct amos_opened *file = feed->from ? &data->files[feed->source->file] : NULL;
+	const struct amos_recordings *r = file ? &file->recordings : NULL;
 	const char *name = feed->source->name;
+	if (file && file->images)
+		amos_images_describe(data, feed->source, note);
+	bool classes = r && r->classes && *r->classes;
+	if (!r || file->images || (!r->rate && !classes))
+		return;
 	if (feed->from->type != AMOS_f32) {
 		amos_append(note, "data: %s: classes %s\n", name, r->classes);
 		return;

@@ -1,7 +1,8 @@
 // batch.c: chooses the samples or windows of a batch and fills the input buffers.
 // Invariant: a batch is a function of (seed, its number) alone, so a resumed run sees the same
-// batches. Nothing is allocated.
+// batches. Nothing is allocated but for images that are not in memory.
 #include "rt.h"
+#include <stdlib.h>
 
 enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // random number streams
 
@@ -106,9 +107,25 @@ static void mask_row(const struct amos_data *data, const struct amos_feed *feed,
 	}
 }
 
+// Decodes the images of a batch.
+static int fill_images(const struct amos_data *data, const struct amos_feed *feed,
+                       struct batch batch, void *to)
+{
+	int64_t n = feed->constant ? feed->from->dim[0] : batch.samples;
+	int64_t *rows = malloc((size_t)n * sizeof *rows);
+	if (!rows)
+		return amos_no_memory("--data");
+	for (int64_t i = 0; i < n; i++)
+		rows[i] = feed->constant ? i : row_of(data, batch, i);
+	int status = amos_images_fill(data, feed, n, rows, to);
+	free(rows);
+	return status;
+}
+
 static int fill_batch(const struct amos_data *data, struct amos *m, struct batch batch)
 {
-	for (int f = 0; f < data->nfeeds; f++) {
+	int status = AMOS_DONE;
+	for (int f = 0; !status && f < data->nfeeds; f++) {
 		const struct amos_feed *feed = &data->feeds[f];
 		const struct amos_array *array = feed->from;
 		char *to = amos_slot_bytes(m, feed->slot);
@@ -116,6 +133,10 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 		        rows = feed->constant ? 1 : batch.samples;
 		for (int64_t i = 0; !array && i < feed->to->bytes / item; i++)
 			put_number(feed, to, i, feed->source->fill);
+		if (array && !array->bytes) {
+			status = fill_images(data, feed, batch, to);
+			continue;
+		}
 		for (int64_t row = 0; array && row < rows; row++, to += feed->per * item) {
 			int64_t at = feed->constant ? 0 : row_of(data, batch, row);
 			at = feed->stream ? at + feed->source->shift : at * feed->per;
@@ -127,7 +148,7 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 				mask_row(data, feed, batch, row, to);
 		}
 	}
-	return AMOS_DONE;
+	return status;
 }
 
 int amos_data_train(const struct amos_data *data, struct amos *m, int64_t run)

@@ -182,8 +182,25 @@ static int count_input(struct amos_data *data, const struct amos_source *source,
 	return AMOS_DONE;
 }
 
+// Gives images the shapes of their inputs.
+static int fit_images(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	int status = AMOS_DONE;
+	for (int i = 0; !status && i < n; i++) {
+		int at = amos_index(inputs[i].name, data->sources, data->nsources,
+		                    sizeof *data->sources);
+		struct amos_source *source = at < 0 ? NULL : &data->sources[at];
+		if (amos_source_array(data, source) && data->files[source->file].images)
+			status = amos_images_fit(data, source, &inputs[i]);
+	}
+	return status;
+}
+
 int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 {
+	int status = fit_images(data, n, inputs);
+	if (status)
+		return status;
 	data->counted = -1;
 	data->ahead = 0;
 	for (int i = 0; i < n && data->counted < 0; i++) {
@@ -193,7 +210,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 		    !has_input_shape(inputs[i].rank, inputs[i].dim, array))
 			data->counted = array->dim[0];
 	}
-	int status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
+	status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(data, inputs[i].name);
 		const struct amos_array *array = amos_source_array(data, source);

@@ -19,6 +19,8 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->mask = options->mask < 0 ? 0.15 : options->mask;
 	data->mask_token = options->mask_token;
 	data->window = 1;
+	data->threads = amos_threads(options->threads);
+	data->decoded = INT64_C(1) << 30;
 	data->note = strdup("");
 	data->unused = strdup("");
 	int status =
@@ -60,7 +62,10 @@ void amos_data_close(struct amos_data *data)
 const struct amos_array *amos_source_array(const struct amos_data *data,
                                            const struct amos_source *source)
 {
-	return source && source->fill == AMOS_ABSENT ? &data->files[source->file].array : NULL;
+	if (!source || source->fill != AMOS_ABSENT)
+		return NULL;
+	const struct amos_opened *file = &data->files[source->file];
+	return file->images ? &source->array : &file->array;
 }
 
 const struct amos_array *amos_data_array(const struct amos_data *data, int k, const char **input)
@@ -68,7 +73,9 @@ const struct amos_array *amos_data_array(const struct amos_data *data, int k, co
 	bool exists = data->exact && k < data->nsources;
 	const struct amos_source *source = exists ? &data->sources[k] : NULL;
 	*input = source ? source->name : NULL;
-	return source && !source->shift && !source->masked ? amos_source_array(data, source) : NULL;
+	bool plain = source && !source->shift && !source->masked;
+	const struct amos_array *array = plain ? amos_source_array(data, source) : NULL;
+	return array && array == &source->array ? NULL : array; // images have no shape yet
 }
 
 // ---- number of samples ----------------------------------------------------------------

@@ -1,6 +1,7 @@
 # folder.cmake: makes the runtime's directory, lib/amosc/SYSTEM: what trainers are linked from, on machines without a C compiler.
 # Besides the runtime's archives it has the libraries that trainers include, the objects that begin and end a program, and
-# lld's arguments for a program, one with the minimal runtime, and a shared library: `program`, `program.minimal`, `library`.
+# lld's arguments for a program, one with the minimal runtime, and a shared library: `program`, `program.minimal`, `library`;
+# `program.cc` has the libraries of a program for a C compiler.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -dumpmachine OUTPUT_VARIABLE SYSTEM OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REGEX REPLACE "^([^-]+)-(.*-)?linux(-gnu)?$" "\\1-linux-gnu" SYSTEM "${SYSTEM}")
 set(AMOSC_SYSTEM ${SYSTEM} CACHE STRING "System that the runtime is for, such as aarch64-linux-gnu")
@@ -57,7 +58,15 @@ else()
     "--no-whole-archive ${LIBRARIES}\n")
 endif()
 if(AMOSC_COMPILER)
-  take(libz.a libjansson.a)
-  file(WRITE ${FOLDER}/program "${PROGRAM} libamos.a libjansson.a libz.a ${LIBRARIES}\n")
+  set(libraries jansson z)
+  if(IMAGES)
+    list(PREPEND libraries png16 jpeg)
+  endif()
+  list(TRANSFORM libraries REPLACE "(.+)" "lib\\1.a" OUTPUT_VARIABLE archives)
+  take(${archives})
+  list(JOIN archives " " archives)
+  list(JOIN libraries " -l" libraries)
+  file(WRITE ${FOLDER}/program "${PROGRAM} libamos.a ${archives} ${LIBRARIES}\n")
+  file(WRITE ${FOLDER}/program.cc "-l${libraries}\n")
 endif()
 install(DIRECTORY ${FOLDER} DESTINATION lib/amosc)

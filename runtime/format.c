@@ -25,7 +25,7 @@ static int idx_parse(struct amos_array *array, const char *path, struct amos_blo
 		                 "%s: unknown file format; expected npy, npz, safetensors, IDX, "
 		                 "csv:COLUMNS, "
 		                 "jsonl:FIELD, FILE:TYPE (raw values: u8 u16 i32 f32 ...), "
-		                 "text:PATH or wav:PATH",
+		                 "text:PATH, wav:PATH or images:PATH",
 		                 path);
 	array->type = type;
 	array->rank = at[3];

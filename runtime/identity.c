@@ -36,7 +36,17 @@ static uint64_t hash_content(const char *at, size_t bytes)
 
 // ---- the text -------------------------------------------------------------------------
 
-static void describe_feed(char **text, const struct amos_feed *feed)
+static uint64_t hash_feed(const struct amos_data *data, const struct amos_feed *feed)
+{
+	const struct amos_array *a = feed->from;
+	int64_t bytes = amos_elements(a->rank, a->dim) * amos_types[a->type].bytes;
+	if (a->bytes)
+		return hash_content(a->bytes, (size_t)bytes);
+	const struct amos_source *source = feed->source;
+	return amos_images_hash(data->files[source->file].images, (uint64_t)bytes);
+}
+
+static void describe_feed(char **text, const struct amos_data *data, const struct amos_feed *feed)
 {
 	char shape[256];
 	const struct amos_array *a = feed->from;
@@ -48,10 +58,9 @@ static void describe_feed(char **text, const struct amos_feed *feed)
 		amos_append(text, "%ds\n", feed->source->fill);
 		return;
 	}
-	int64_t bytes = amos_elements(a->rank, a->dim) * amos_types[a->type].bytes;
 	amos_append(text, "%s, content %016llx",
 	            amos_shape_text(shape, sizeof shape, a->type, a->rank, a->dim),
-	            (unsigned long long)hash_content(a->bytes, (size_t)bytes));
+	            (unsigned long long)hash_feed(data, feed));
 	if (feed->source->shift)
 		amos_append(text, ", shifted by %d", feed->source->shift);
 	if (feed->divide != 1)
@@ -75,7 +84,7 @@ char *amos_identity(const struct amos *m, const struct amos_data *data)
 		amos_append(&text, "--mask\t%.17g\n--mask-token\t%lld\n", data->mask,
 		            (long long)data->mask_token);
 	for (int i = 0; i < data->nfeeds; i++)
-		describe_feed(&text, &data->feeds[i]);
+		describe_feed(&text, data, &data->feeds[i]);
 	return text;
 }
 

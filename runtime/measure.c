@@ -29,7 +29,7 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 	double part = 1;
 	if (source && source->masked)
 		part = data->mask;
-	else if (array && ignore)
+	else if (array && array->bytes && ignore)
 		part = mean_over(data, array, ignore);
 	return part * (double)elements;
 }
@@ -51,5 +51,6 @@ double amos_data_rms(const struct amos_data *data, const char *name)
 		return NAN;
 	if (!array)
 		return source->fill;
-	return sqrt(mean_over(data, array, 0)) / amos_divisor(data, source, 'f');
+	double square = array->bytes ? mean_over(data, array, 0) : source->mean_square;
+	return sqrt(square) / amos_divisor(data, source, 'f');
 }

@@ -35,3 +35,10 @@ int amos_arrays_safetensors(const char *path, const char *key, struct amos_array
 	(void)key, (void)to;
 	return not_here(path, "safetensors");
 }
+
+int amos_bitmap_read(const char *path, const struct amos_blob *blob, bool header,
+                     struct amos_bitmap *map)
+{
+	(void)blob, (void)header, (void)map;
+	return not_here(path, "images");
+}

@@ -26,6 +26,8 @@ bool amos_attachable(int to_type, int from_type, int64_t limit);
 bool amos_grow(void **at, size_t *room, size_t count, size_t item);
 
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
+// The same for an open file, which it closes; -1: see errno.
+int amos_blob_take(int file, const char *path, bool compressed, struct amos_blob *);
 // inflate.c. Reads all of a compressed file and closes it; the caller frees the blob.
 int amos_gunzip(int file, const char *path, struct amos_blob *);
 // Decompresses the `count` bytes at `from`, of a zip file, to exactly the bytes of the blob.
@@ -71,13 +73,34 @@ int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *)
 // Reads an .npy file in memory.
 int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 
-// ---- walk.c: files of a directory -----------------------------------------------------
+// ---- walk.c, listing.c: files of a directory ------------------------------------------
 
 typedef int amos_visit(void *context, const char *path);
-// Calls visit() for the files beneath a directory that are not empty, in byte order of names, until
-// it fails.
+// Calls visit() for the entries of a directory, in byte order of names, until it fails.
+int amos_entries(const char *folder, amos_visit *visit, void *context);
+// The same for a file, or for the files beneath a directory, that are not empty.
 int amos_walk(const char *path, amos_visit *visit, void *context);
 bool amos_is_folder(const char *path);
+
+struct amos_found { // a file
+	char *path;
+	int64_t label, rank; // its class, and its index among the files of that class
+};
+struct amos_listing { // the files beneath a directory whose names have one of some endings
+	const char *root, *what;    // of the caller; what: the endings, in messages
+	const char *const *endings; // NULL-terminated
+	struct amos_found *at;
+	size_t n, room;
+	int64_t *sizes; // of the classes
+	size_t classes, class_room;
+	char *names;    // of the classes
+	char *empty;    // a directory that would be a class, but has no such file; NULL: none
+	int64_t others; // files with other endings
+};
+// Lists them. The classes are the directories directly beneath the root that have any, in order of
+// name; a file without a class has the label -1. Hidden files are left out.
+int amos_list(struct amos_listing *);
+void amos_listing_free(struct amos_listing *);
 
 // ---- wav.c, windows.c: recordings, and windows of them ---------------------------------
 
@@ -96,6 +119,51 @@ struct amos_recordings { // the parts of an array that windows do not cross
 // Reads PATH[:RATE], a WAV file or those of a directory, as samples.
 int amos_wav_open(const char *source, struct amos_array *, struct amos_recordings *);
 void amos_recordings_free(struct amos_recordings *);
+
+// ---- images.c, resize.c, bitmap.c: images ----------------------------------------------
+
+struct amos_bitmap { // a decoded image
+	int64_t width, height;
+	int channels;      // 1 to 4: gray or RGB, then alpha if it has any
+	unsigned char *at; // [height, width, channels]; freed by the caller
+};
+// Decodes the PNG or JPEG file in the blob; if `header`, only its size. On failure, the caller
+// frees the pixels, too.
+int amos_bitmap_read(const char *path, const struct amos_blob *, bool header, struct amos_bitmap *);
+// Fails; the linker puts it in the place of amos_bitmap_read() in trainers that get no images.
+int amos_bitmap_refuse(const char *path, const struct amos_blob *, bool header,
+                       struct amos_bitmap *);
+
+struct amos_pixels {                     // of an image as an input takes it
+	int64_t channels, height, width; // channels: 1 gray, 3 RGB, 4 RGBA
+	bool last; // [height, width, channels]; else [channels, height, width]
+};
+// Writes the image in that form to `to`. May replace the pixels of the bitmap.
+int amos_bitmap_fit(const char *path, struct amos_bitmap *, const struct amos_pixels *,
+                    unsigned char *to);
+
+struct amos_images; // the files of a source, open
+struct amos_opened;
+struct amos_source;
+struct amos_feed;
+// Lists PATH[:HEIGHTxWIDTH], an image or those of a directory. They are decoded by `threads`
+// threads.
+int amos_images_open(const char *source, int64_t threads, struct amos_opened *);
+void amos_images_free(struct amos_images *); // NULL is allowed
+// Fails unless each image has a class, and each directory that would be a class has images.
+int amos_images_check_classes(const struct amos_images *);
+// Makes the array of the source, of bytes in the shape of the input but for axis 0, which counts
+// images. It has no elements if these are more than data->decoded bytes. Does nothing if it is made
+// already.
+int amos_images_fit(struct amos_data *, struct amos_source *, const struct amos_input *);
+// Decodes `n` images of a feed whose array has no elements, those with the indices in `rows`, into
+// the type of the input.
+int amos_images_fill(const struct amos_data *, const struct amos_feed *, int64_t n,
+                     const int64_t *rows, void *to);
+// Adds what identifies these images to a hash: their names, sizes, and of 4096 the first 16 KiB.
+uint64_t amos_images_hash(const struct amos_images *, uint64_t hash);
+// Appends what was read, in lines that begin with "data: NAME: ".
+void amos_images_describe(const struct amos_data *, const struct amos_source *, char **text);
 
 // ---- text.c: bytes as tokens ----------------------------------------------------------
 
@@ -202,9 +270,10 @@ struct amos_opened { // one array of a file
 	struct amos_array array;
 	struct amos_vocabulary vocabulary;
 	struct amos_recordings recordings;
-	bool token; // text: bytes are tokens, not divided by 255
-	bool wave;  // wav: may be padded with silence
-	bool cut;   // by windows()
+	struct amos_images *images; // NULL: none; then `array` has only their number
+	bool token;                 // text: bytes are tokens, not divided by 255
+	bool wave;                  // wav: may be padded with silence
+	bool cut;                   // by windows()
 };
 // Cuts the array of `from` into windows of `size` elements along axis 0, one every `step`.
 int amos_windows_cut(const struct amos_opened *from, int64_t size, int64_t step,
@@ -220,6 +289,10 @@ struct amos_source {
 	bool raw;     // u8 is not divided by 255 for float inputs
 	bool by_name; // from FILE.npz: may be unused
 	bool taken;   // the model has that input
+	// Of images:
+	struct amos_array array; // without elements if they are decoded batch by batch
+	struct amos_pixels pixels;
+	double mean_square; // of a sample of the training data, if the array has no elements
 };
 // Opens the sources of --data in `data`.
 int amos_sources_open(struct amos_data *, const struct amos_list *);

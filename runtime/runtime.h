@@ -138,6 +138,8 @@ struct amos_data {     // open data
 	int64_t length;  // tokens or samples in all
 	int64_t train;   // length of the training part, which comes first
 	int64_t ahead;   // tokens that a stream is read past each window
+	int64_t threads; // that decode images
+	int64_t decoded; // bytes of images that are decoded once, at the start
 };
 
 struct amos_input { // an input as the model declares it

@@ -11,6 +11,7 @@ static void close_opened(struct amos_opened *file)
 	free(file->text);
 	amos_array_free(&file->array);
 	amos_recordings_free(&file->recordings);
+	amos_images_free(file->images);
 }
 
 // Adds a copy of `file` and takes what it owns.
@@ -100,7 +101,8 @@ static int open_windows(struct amos_data *data, char *text, struct amos_opened *
 	return status ? status : amos_windows_cut(&data->files[from], size, step, to);
 }
 
-// Opens a source that is computed from another one, or text: or wav:. *other: it is none of these.
+// Opens a source that is computed from another one, or text:, wav: or images:. *other: it is none
+// of these.
 static int open_special(struct amos_data *data, char *text, struct amos_opened *to, bool *other)
 {
 	int from, status;
@@ -110,6 +112,8 @@ static int open_special(struct amos_data *data, char *text, struct amos_opened *
 		to->wave = true;
 		return amos_wav_open(text + 4, &to->array, &to->recordings);
 	}
+	if (!strncmp(text, "images:", 7))
+		return amos_images_open(text + 7, data->threads, to);
 	if (unwrap(&text, "windows"))
 		return open_windows(data, text, to);
 	*other = !unwrap(&text, "classes");
@@ -173,11 +177,6 @@ static int open_source(struct amos_data *data, struct amos_source *source, char 
 	source->fill = !strcmp(text, "zeros") ? 0 : !strcmp(text, "ones") ? 1 : AMOS_ABSENT;
 	if (source->fill != AMOS_ABSENT)
 		return AMOS_DONE;
-	if (!strncmp(text, "images:", 7))
-		return amos_fail(AMOS_INPUT,
-		                 "--data %s=%s: directories of images are not supported" HELP
-		                 "convert them to an .npy file",
-		                 source->name, text);
 	int64_t n;
 	int status = open_file(data, text, &source->file, &n);
 	for (int i = source->file; !status && n > 1 && i < source->file + n; i++)
@@ -250,8 +249,10 @@ void amos_sources_close(struct amos_data *data)
 {
 	for (int i = 0; i < data->nfiles; i++)
 		close_opened(&data->files[i]);
-	for (int i = 0; i < data->nsources; i++)
+	for (int i = 0; i < data->nsources; i++) {
 		free(data->sources[i].name);
+		amos_array_free(&data->sources[i].array);
+	}
 	free(data->files);
 	free(data->sources);
 }

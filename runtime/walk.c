@@ -16,38 +16,52 @@ static int is_inside(const struct dirent *entry)
 	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 }
 
-// Links to directories are not followed, since they may form cycles.
-static int visit_entry(const char *folder, const char *name, amos_visit *visit, void *context)
-{
-	size_t length = strlen(folder);
-	char *path;
-	if (asprintf(&path, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/",
-	             name) < 0)
-		return amos_no_memory(folder);
-	struct stat about;
-	int status = lstat(path, &about) ? amos_fail_errno("read", path) : AMOS_DONE;
-	bool link = !status && S_ISLNK(about.st_mode);
-	if (!status && S_ISDIR(about.st_mode))
-		status = amos_walk(path, visit, context);
-	else if (!status && (!link || !stat(path, &about)) && S_ISREG(about.st_mode) &&
-	         about.st_size)
-		status = visit(context, path);
-	free(path);
-	return status;
-}
-
-int amos_walk(const char *path, amos_visit *visit, void *context)
+int amos_entries(const char *folder, amos_visit *visit, void *context)
 {
 	struct dirent **list = NULL;
-	int n = scandir(path, &list, is_inside, by_name);
-	int status = n < 0 ? amos_fail_errno("read", path) : AMOS_DONE;
+	int n = scandir(folder, &list, is_inside, by_name);
+	int status = n < 0 ? amos_fail_errno("read", folder) : AMOS_DONE;
+	size_t length = strlen(folder);
+	const char *slash = length && folder[length - 1] == '/' ? "" : "/";
 	for (int i = 0; i < n; i++) {
-		if (!status)
-			status = visit_entry(path, list[i]->d_name, visit, context);
+		char *path = NULL;
+		if (!status && asprintf(&path, "%s%s%s", folder, slash, list[i]->d_name) < 0)
+			status = amos_no_memory(folder);
+		else if (!status)
+			status = visit(context, path);
+		free(path);
 		free(list[i]);
 	}
 	free(list);
 	return status;
+}
+
+struct walk {
+	amos_visit *visit;
+	void *context;
+};
+
+// Links to directories are not followed, since they may form cycles.
+static int visit_entry(void *context, const char *path)
+{
+	const struct walk *walk = context;
+	struct stat about;
+	if (lstat(path, &about))
+		return amos_fail_errno("read", path);
+	if (S_ISDIR(about.st_mode))
+		return amos_walk(path, walk->visit, walk->context);
+	bool dangling = S_ISLNK(about.st_mode) && stat(path, &about);
+	return !dangling && S_ISREG(about.st_mode) && about.st_size
+	           ? walk->visit(walk->context, path)
+	           : AMOS_DONE;
+}
+
+int amos_walk(const char *path, amos_visit *visit, void *context)
+{
+	struct walk walk = {visit, context};
+	struct stat about;
+	return lstat(path, &about) || amos_is_folder(path) ? amos_entries(path, visit_entry, &walk)
+	                                                   : visit_entry(&walk, path);
 }
 
 bool amos_is_folder(const char *path)

@@ -1,11 +1,8 @@
 // wav.c: reads recordings in WAV files (RIFF, RF64) as samples: f32 from -1 to 1.
-// Integers of b bits are divided by 2^(b - 1); channels are averaged. The classes are the
-// directories directly beneath the source; recordings of the classes alternate, so every part of
-// the array has all of them.
+// Integers of b bits are divided by 2^(b - 1); channels are averaged.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 // ---- one file -------------------------------------------------------------------------
@@ -126,95 +123,6 @@ static void read_frames(const struct wave *w, float *to)
 	}
 }
 
-// ---- the files of a source -----------------------------------------------------------
-
-struct found { // a file
-	char *path;
-	int64_t label, rank; // its class, and its index among the files of that class
-};
-
-struct files {
-	const char *root;
-	struct found *at;
-	size_t n, room;
-	int64_t *sizes; // of the classes
-	size_t classes, class_room;
-	char *names;
-};
-
-// Returns the length of the name of the directory right beneath the root in which the file lies; 0:
-// none. *name is where the name begins.
-static size_t class_of(const struct files *files, const char *path, const char **name)
-{
-	*name = path + strlen(files->root);
-	*name += strspn(*name, "/");
-	const char *end = strchr(*name, '/');
-	return end ? (size_t)(end - *name) : 0;
-}
-
-static int add_class(struct files *files, const char *name, size_t length)
-{
-	if (!amos_grow((void **)&files->sizes, &files->class_room, files->classes + 1,
-	               sizeof *files->sizes))
-		return amos_no_memory("--data");
-	files->sizes[files->classes++] = 0;
-	amos_append(&files->names, "%s%.*s", files->classes > 1 ? ", " : "", (int)length, name);
-	return files->names ? AMOS_DONE : amos_no_memory("--data");
-}
-
-static int add_file(void *context, const char *path)
-{
-	struct files *files = context;
-	const char *name, *last, *dot = strrchr(path, '.');
-	if (!dot || strcasecmp(dot, ".wav"))
-		return AMOS_DONE;
-	size_t length = class_of(files, path, &name), before = 0;
-	for (size_t i = files->n; i-- > 0 && !before;) // the last class; files without lie between
-		before = class_of(files, files->at[i].path, &last);
-	int status = AMOS_DONE;
-	if (length && (length != before || memcmp(name, last, length)))
-		status = add_class(files, name, length);
-	if (status)
-		return status;
-	char *copy = strdup(path);
-	if (!copy ||
-	    !amos_grow((void **)&files->at, &files->room, files->n + 1, sizeof *files->at)) {
-		free(copy);
-		return amos_no_memory(path);
-	}
-	int64_t label = length ? (int64_t)files->classes - 1 : -1;
-	files->at[files->n] = (struct found){copy, label, length ? files->sizes[label]++ : 0};
-	files->n++;
-	return AMOS_DONE;
-}
-
-// Orders files by the fraction of their class that precedes them.
-static int by_fraction(const void *a, const void *b, void *context)
-{
-	const struct files *files = context;
-	const struct found *x = a, *y = b;
-	if (x->label < 0 || y->label < 0)
-		return x->label != y->label ? (x->label < 0 ? -1 : 1) : strcmp(x->path, y->path);
-	double at_x = (2 * (double)x->rank + 1) / (double)files->sizes[x->label],
-	       at_y = (2 * (double)y->rank + 1) / (double)files->sizes[y->label];
-	if (at_x != at_y)
-		return at_x < at_y ? -1 : 1;
-	return (x->label > y->label) - (x->label < y->label);
-}
-
-static int list_files(struct files *files, const char *path)
-{
-	files->names = strdup("");
-	if (!files->names)
-		return amos_no_memory(path);
-	int status = amos_walk(path, add_file, files);
-	if (!status && !files->n)
-		status = amos_fail(AMOS_INPUT, "%s: no .wav files in the directory", path);
-	if (!status)
-		qsort_r(files->at, files->n, sizeof *files->at, by_fraction, files);
-	return status;
-}
-
 // ---- arrays ---------------------------------------------------------------------------
 
 struct recorder {
@@ -260,17 +168,16 @@ static int read_wave(struct recorder *r, const char *path, int64_t label)
 
 static int read_files(struct recorder *r, const char *path)
 {
-	struct files files = {.root = path};
-	int status = amos_is_folder(path) ? list_files(&files, path) : AMOS_DONE;
+	static const char *const endings[] = {".wav", NULL};
+	struct amos_listing files = {.root = path, .what = ".wav", .endings = endings};
+	int status = amos_is_folder(path) ? amos_list(&files) : AMOS_DONE;
 	if (!status && !files.n)
 		status = read_wave(r, path, -1);
 	for (size_t i = 0; !status && i < files.n; i++)
 		status = read_wave(r, files.at[i].path, files.at[i].label);
 	r->to->classes = files.names;
-	for (size_t i = 0; i < files.n; i++)
-		free(files.at[i].path);
-	free(files.at);
-	free(files.sizes);
+	files.names = NULL;
+	amos_listing_free(&files);
 	return status;
 }
 

@@ -1,5 +1,5 @@
-// windows.c: cuts arrays along axis 0 into windows, and labels them with the classes of their
-// recordings.
+// windows.c: cuts arrays along axis 0 into windows, and labels samples with the classes of their
+// recordings or images.
 // Invariant: a window lies in one recording. What follows its last complete window is left out; a
 // recording of samples that is shorter than a window is padded with silence.
 #include "rt.h"
@@ -72,6 +72,8 @@ int amos_windows_cut(const struct amos_opened *from, int64_t size, int64_t step,
                      struct amos_opened *to)
 {
 	const struct amos_array *source = &from->array;
+	if (from->images)
+		return amos_fail(AMOS_INPUT, "windows(): expected an array, found %s", from->text);
 	if (!source->rank || source->rank == COUNT(source->dim))
 		return amos_fail(AMOS_INPUT,
 		                 "windows(): expected an array of 1 to %d axes, found %d",
@@ -100,6 +102,9 @@ int amos_windows_cut(const struct amos_opened *from, int64_t size, int64_t step,
 int amos_classes(const struct amos_opened *from, struct amos_opened *to)
 {
 	const struct amos_recordings *r = &from->recordings;
+	int status = from->images ? amos_images_check_classes(from->images) : AMOS_DONE;
+	if (status)
+		return status;
 	for (int64_t i = 0; i < r->n; i++)
 		if (r->at[i].label < 0)
 			return amos_fail(
@@ -107,8 +112,10 @@ int amos_classes(const struct amos_opened *from, struct amos_opened *to)
 			    "classes(): a recording lies in no directory of its class" HELP
 			    "store the recordings as DIR/CLASS/NAME.wav, for wav:DIR");
 	if (!r->n)
-		return amos_fail(AMOS_INPUT, "classes(): expected the recordings of wav:DIR");
-	int status = inherit(from, to);
+		return amos_fail(AMOS_INPUT,
+		                 "classes(): expected the recordings of wav:DIR or the images of "
+		                 "images:DIR");
+	status = inherit(from, to);
 	to->array.type = AMOS_i32;
 	to->array.rank = 1;
 	to->array.dim[0] = from->array.dim[0];

@@ -774,7 +774,7 @@ static void names_are_checked(void)
 	options = options_of(NULL);
 	CHECK(!attach(1, &options), "an input that is not read needs no data");
 	entry.reads = "11";
-	rejected("images:photos", 0, "images", "not supported");
+	rejected("images:photos", 0, "photos", "No such file");
 }
 
 // ---- shapes ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 // files. A failed run is reported as a system error and leaves no memory, descriptor or temporary
 // file behind; the file that it would have replaced stays as it was.
 #include "fixtures.h"
+#include "pictures.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +152,34 @@ static int recordings(void)
 	return read_data("x=windows(classes(windows(wav:clips; 1)); 3)");
 }
 
+// The images of a batch, decoded at the start or later.
+static int read_images(int64_t decoded)
+{
+	struct amos_options options =
+	    options_of("data", "x=images:pictures:1x1", "data", "y=zeros", "threads", "1", NULL);
+	static const char *const entries[] = {"train", NULL};
+	struct amos_data *data;
+	int status = amos_data_open(&options, 0, &data);
+	if (status)
+		return status;
+	data->decoded = decoded;
+	status = amos_data_attach(data, &mock_line, entries);
+	if (!status)
+		status = amos_data_train(data, line, 0);
+	amos_data_close(data);
+	return status;
+}
+
+static int images(void)
+{
+	return read_images(1 << 20);
+}
+
+static int later(void)
+{
+	return read_images(0);
+}
+
 static int train(void)
 {
 	char *argv[] = {"leaks", "train"};
@@ -179,11 +208,11 @@ static int train(void)
 static const struct {
 	const char *name;
 	int (*run)(void);
-} cases[] = {{"save", save},  {"load", load},   {"write", write_arrays},
-             {"npy", npy},    {"npz", npz},     {"safetensors", safetensors},
-             {"csv", csv},    {"jsonl", jsonl}, {"gz", gz},
-             {"text", text},  {"words", words}, {"wav", recordings},
-             {"train", train}};
+} cases[] = {{"save", save},     {"load", load},   {"write", write_arrays},
+             {"npy", npy},       {"npz", npz},     {"safetensors", safetensors},
+             {"csv", csv},       {"jsonl", jsonl}, {"gz", gz},
+             {"text", text},     {"words", words}, {"wav", recordings},
+             {"images", images}, {"later", later}, {"train", train}};
 
 static void make_files(void)
 {
@@ -215,6 +244,13 @@ static void make_files(void)
 	mkdir("clips/b", 0777);
 	write_file("clips/a/1.wav", wav, sizeof wav);
 	write_file("clips/b/1.wav", wav, sizeof wav);
+	mkdir("pictures", 0777);
+	Picture picture = {2, 2, RGB, 8, .channels = 3, .pixels = wav};
+	write_png("pictures/1.png", &picture);
+	write_jpeg("pictures/2.jpg", &picture);
+	picture.interlaced = true;
+	write_png("pictures/3.png", &picture);
+	write_jpeg("pictures/4.jpg", &picture);
 	write_file("letters", "aabbccddeeff", 12);
 	write_file("words", "a\nb\nc\nd\ne\nf\n", 12);
 	CHECK(!amos_open_slots(&mock_line, 1, 0, NULL, NULL, &line) && !save() &&

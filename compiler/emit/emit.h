@@ -105,6 +105,7 @@ typedef struct Output {
 	const char *runtime; // directory of the runtime for the target
 	const char *archive; // its archive
 	bool minimal;        // which needs libc alone
+	bool images;         // of those that are not minimal: reads images
 	const char *lld;     // the linker
 } Output;
 

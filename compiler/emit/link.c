@@ -2,8 +2,8 @@
 // The linker is lld; $CC takes its place if the user sets it. An object and a static library need
 // none.
 // Input: the directory of a runtime: its archives, the objects that begin and end a program, and
-// the files `program`, `program.minimal` and `library`, lld's arguments. Output:
-// files that all appear, or none does.
+// the files `program`, `program.minimal` and `library`, lld's arguments, and `program.cc`, those
+// of $CC. Output: files that all appear, or none does.
 #include "emit.h"
 #include <elf.h>
 #include <errno.h>
@@ -63,6 +63,10 @@ static void add_file(Linker *l, const struct amos_temp_file *file)
 	free(path);
 }
 
+// Puts the function that refuses images in the place of the one that reads them, whose libraries
+// are then left out.
+#define NO_IMAGES "--defsym=amos_bitmap_read=amos_bitmap_refuse"
+
 // The files `program` and `library` have all that depends on the system.
 static void by_lld(Linker *l)
 {
@@ -72,6 +76,8 @@ static void by_lld(Linker *l)
 	add(l, !executable ? "@library" : l->output->minimal ? "@program.minimal" : "@program");
 	if (!executable)
 		add(l, format(l->arena, "-soname=%s", name ? name + 1 : l->output->path));
+	else if (!l->output->minimal && !l->output->images)
+		add(l, NO_IMAGES);
 }
 
 static void by_cc(Linker *l, const char *cc)
@@ -85,7 +91,9 @@ static void by_cc(Linker *l, const char *cc)
 		add(l, l->output->archive);
 		add(l, "-Wl,--no-whole-archive");
 	}
-	add_words(l, l->output->minimal ? "-lm -pthread" : "-ljansson -lz -lm -pthread");
+	if (!l->output->minimal && !l->output->images)
+		add(l, "-Wl," NO_IMAGES);
+	add_words(l, l->output->minimal ? "-lm -pthread" : "@program.cc -lm -pthread");
 }
 
 // ---- linking --------------------------------------------------------------------------

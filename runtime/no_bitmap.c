@@ -1,0 +1,13 @@
+// no_bitmap.c: takes the place of bitmap.c where libpng or libjpeg was missing when amosc was
+// built.
+#include "rt.h"
+
+int amos_bitmap_read(const char *path, const struct amos_blob *blob, bool header,
+                     struct amos_bitmap *map)
+{
+	(void)blob, (void)header, (void)map;
+	return amos_fail(AMOS_INPUT,
+	                 "%s: this amosc was built without libpng and libjpeg, so it reads no "
+	                 "images" HELP "convert them to an .npy file, or build amosc with both",
+	                 path);
+}
