@@ -33,7 +33,7 @@ static const struct Case {
      "slot w : input f32[512,512]\nout a = dot(permute(x; [1,0]), g)\n"
      "out b = dot(permute(g; [1,0]), x * 2)\nout c = dot(x, permute(w; [1,0]))\n"
      "out d = dot(g, permute(w * 2; [1,0]))\n",
-     28200},
+     31000},
 };
 
 int main(void)
