@@ -16,7 +16,7 @@ static int is_inside(const struct dirent *entry)
 	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 }
 
-// Links to directories are not followed, since they may form cycles.
+// Links to directories are errors, since they may form cycles.
 static int visit_entry(const char *folder, const char *name, amos_visit *visit, void *context)
 {
 	size_t length = strlen(folder);
@@ -24,13 +24,15 @@ static int visit_entry(const char *folder, const char *name, amos_visit *visit, 
 	if (asprintf(&path, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/",
 	             name) < 0)
 		return amos_no_memory(folder);
-	struct stat about;
-	int status = lstat(path, &about) ? amos_fail_errno("read", path) : AMOS_DONE;
-	bool link = !status && S_ISLNK(about.st_mode);
+	struct stat own, about;
+	int status =
+	    lstat(path, &own) || stat(path, &about) ? amos_fail_errno("read", path) : AMOS_DONE;
 	if (!status && S_ISDIR(about.st_mode))
-		status = amos_walk(path, visit, context);
-	else if (!status && (!link || !stat(path, &about)) && S_ISREG(about.st_mode) &&
-	         about.st_size)
+		status = S_ISLNK(own.st_mode)
+		             ? amos_fail(AMOS_INPUT,
+		                         "%s: expected a file, found a link to a directory", path)
+		             : amos_walk(path, visit, context);
+	else if (!status && S_ISREG(about.st_mode) && about.st_size)
 		status = visit(context, path);
 	free(path);
 	return status;
