@@ -88,7 +88,9 @@ int amosc_amos_defaults(struct amosc_amos *, double batches, double labels);
 /* Compiles for this machine, in memory. The session owns the returned model, which amos.h
  * describes. If the option `data` was given, its values are checked before compilation, and *data
  * (unless `data` is NULL) is attached to the model; the session owns it too. With the option
- * `update-only`, amos_update() is its only call: the program computes the gradients. */
+ * `update-only`, amos_update() is its only call: the program computes the gradients. After
+ * amosc_train() the model is the one that it trained, which has no amos_gradient(), amos_update()
+ * and amos_forward(). */
 int amosc_compile(struct amosc *, struct amos **, struct amos_data **data);
 
 /* Compiles and trains as amosc train does, for `steps` or `epochs`, in the run directory given by

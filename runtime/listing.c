@@ -1,6 +1,6 @@
 // listing.c: lists the files of a directory by class.
 // The classes are the directories directly beneath it; links to such are followed, deeper ones are
-// not. Files of the classes alternate, so every part of the list has all of them.
+// errors. Files of the classes alternate, so every part of the list has all of them.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>

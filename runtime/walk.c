@@ -41,19 +41,20 @@ struct walk {
 	void *context;
 };
 
-// Links to directories are not followed, since they may form cycles.
+// Links to directories are errors, since they may form cycles.
 static int visit_entry(void *context, const char *path)
 {
 	const struct walk *walk = context;
-	struct stat about;
-	if (lstat(path, &about))
+	struct stat own, about;
+	if (lstat(path, &own) || stat(path, &about))
 		return amos_fail_errno("read", path);
 	if (S_ISDIR(about.st_mode))
-		return amos_walk(path, walk->visit, walk->context);
-	bool dangling = S_ISLNK(about.st_mode) && stat(path, &about);
-	return !dangling && S_ISREG(about.st_mode) && about.st_size
-	           ? walk->visit(walk->context, path)
-	           : AMOS_DONE;
+		return S_ISLNK(own.st_mode)
+		           ? amos_fail(AMOS_INPUT,
+		                       "%s: expected a file, found a link to a directory", path)
+		           : amos_walk(path, walk->visit, walk->context);
+	return S_ISREG(about.st_mode) && about.st_size ? walk->visit(walk->context, path)
+	                                               : AMOS_DONE;
 }
 
 int amos_walk(const char *path, amos_visit *visit, void *context)

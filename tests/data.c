@@ -804,13 +804,13 @@ static void binds(void)
 	          two[1].dim[0] == 32,
 	      "the default batch");
 	CHECK(amos_data_batches(data) == 6, "%d batches", (int)amos_data_batches(data));
-	two[0] = images;
+	two[0] = images, two[1] = labels;
 	CHECK(!bind(0, options_of("data", "x=images.npy", "batch", "50", "split", "0.5", NULL), 2,
 	            two) &&
 	          two[0].dim[0] == 50,
 	      "--batch");
 	CHECK(amos_data_batches(data) == 2 && amos_data_held_out(data) == 100, "batches");
-	two[0] = images;
+	two[0] = images, two[1] = labels;
 	two[0].dim[0] = 20;
 	CHECK(!bind(0, options_of("data", "x=images.npy", NULL), 2, two) &&
 	          amos_data_batches(data) == 10,

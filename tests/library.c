@@ -161,10 +161,13 @@ static void missing(const struct job *job)
 	amosc_close(s);
 }
 
-// A session trains once: another run would begin with the weights of the first.
+// A session trains once: another run would begin with the weights of the first. Its model trains in
+// one call.
 static void train_again(const struct job *job)
 {
 	struct amosc *s;
+	struct amos *m;
+	double loss;
 	struct amos_result result;
 	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job) &&
 	           !amosc_option(s, "out", "again") && !amosc_option(s, "overwrite", NULL) &&
@@ -173,6 +176,10 @@ static void train_again(const struct job *job)
 	expect(!amosc_train(s, &result), "train");
 	expect(amosc_train(s, &result) == AMOSC_USAGE && strstr(amos_error(), "already"),
 	       "a second training");
+	expect(!amosc_compile(s, &m, NULL) && amos_steps(m) == 2 && !amos_evaluate(m, &loss),
+	       "the model that was trained");
+	expect(amos_gradient(m, &loss) == AMOSC_USAGE && strstr(amos_error(), "compiled without"),
+	       "gradients of a model for training");
 	amosc_close(s);
 }
 
