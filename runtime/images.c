@@ -449,9 +449,17 @@ int amos_images_fit(struct amos_data *data, struct amos_source *source,
 	if (same_shape(&array, &source->array) && pixels.last == source->pixels.last)
 		return AMOS_DONE;
 	amos_array_free(&source->array);
+	enum { LINE = 1 << 15, MOST = 1 << 27 }; // pixels; bytes of an image
 	int64_t bytes = amos_elements(array.rank, array.dim);
-	if (bytes < 0 || pixels.height > INT16_MAX || pixels.width > INT16_MAX)
+	if (bytes < 1)
 		return not_for_images(&f);
+	if (pixels.height > LINE || pixels.width > LINE ||
+	    pixels.height * pixels.width * pixels.channels > MOST)
+		return amos_fail(AMOS_INPUT,
+		                 "--data %s=images:%s: expected at most %d bytes per image, found "
+		                 "%lld x %lld pixels",
+		                 source->name, f.images->path, MOST, (long long)pixels.width,
+		                 (long long)pixels.height);
 	source->array = array;
 	source->pixels = pixels;
 	status = bytes > data->decoded ? measure(data, source) : decode_all(data, source, bytes);

@@ -1,5 +1,4 @@
-// no_bitmap.c: takes the place of bitmap.c where libpng or libjpeg was missing when amosc was
-// built.
+// no_bitmap.c: refuses images, where amosc was built without libpng or libjpeg.
 #include "rt.h"
 
 int amos_bitmap_read(const char *path, const struct amos_blob *blob, bool header,

@@ -313,6 +313,8 @@ static void open_sizes(void)
 	CHECK(!attach_source("images:same"), "%s", amos_error());
 	rejected("images:same:3x2", "the model takes other sizes", "images:same:3x2");
 	rejected("images:same:3", "HEIGHTxWIDTH after the colon", "same:3");
+	declare(0, "x", E_u8, 4, 1, 3, 30000, 2000);
+	rejected("images:same", "at most 134217728 bytes per image", "2000 x 30000 pixels");
 	declare(0, "x", E_f32, 4, 1, 2, 5, 5);
 	rejected("images:same", "1, 3 or 4 channels", "f32[1,2,5,5]");
 	declare(0, "x", E_f32, 4, 1, 3, 4, 4);
