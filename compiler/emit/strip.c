@@ -295,9 +295,8 @@ static void pack_share(const Overlap *o)
 {
 	Dot own = *o->d;
 	Gen *g = own.g;
-	int64_t all = vectors_of_strip(&own),
-	        panel = last_steps(&own) / own.tile.unroll * o->groups;
-	int64_t groups = own.s->panels * panel; // at least, of a full block
+	int64_t steps = MIN(own.p.steps, own.s->depth), all = vectors_of_strip(&own);
+	int64_t panel = steps / own.tile.unroll * o->groups, groups = own.s->panels * panel;
 	Value passed = sum_of(g, times(g, o->panel, panel), read_variable(g, o->passed));
 	passed = sum_of(g, passed, number(g, 1));
 	Value to = groups < all ? times(g, passed, ceil_div(all, groups))
