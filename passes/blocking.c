@@ -279,8 +279,8 @@ enum {
 	LONG = 1 << 17, // columns, at most
 	ROWS = 256,
 	BLOCKS = 32,
-	ALONE = 1 << 14, // elements of a single row from which one worker of a GPU would take
-	                 // longer than several that count themselves
+	ALONE = 64 << 10, // bytes of a single row from which one worker of a GPU would take longer
+	                  // than several that count themselves
 };
 
 // Adds the values of the shape of a row that r, of the full shape, is computed from. False: r
@@ -374,7 +374,7 @@ static bool has_partials(const Scheduler *t, const Groups *groups, int64_t rows,
 	if (t->depth > 1)
 		return false;
 	if (columns == 1)
-		return t->machine->threads > 1 && rows >= ALONE && groups->n < RANK;
+		return t->machine->threads > 1 && rows * bytes_read(t) >= ALONE && groups->n < RANK;
 	return rows * columns >= LARGE_SPACE && rows >= BLOCKS && columns <= LONG &&
 	       columns >= FEW * t->machine->lanes;
 }
