@@ -265,7 +265,8 @@ struct fitting {
 	const struct amos_input *input;
 };
 
-// True for types of inputs that take pixels. Integers but u8 are labels, which no resizing fits.
+// True for element types that hold pixels. Integers other than u8 are labels, which cannot be
+// resized.
 static bool takes_bytes(int type)
 {
 	return amos_types[type].class == 'f' || type == AMOS_u8;

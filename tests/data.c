@@ -1,8 +1,7 @@
 // data.c: checks data sources, complete and corrupt, batches, shapes and conversions.
 // Batches: windows, shuffles, splits, masks. Shapes: bound from the data.
-#include "fixtures.h"
+#include "inputs.h"
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -14,58 +13,6 @@ static void write_gz(const char *path, const void *bytes, unsigned count)
 	gzFile file = gzopen(path, "wb");
 	CHECK(file && gzwrite(file, bytes, count) == (int)count && gzclose(file) == Z_OK, "%s",
 	      path);
-}
-
-// A model of one input `x`, and `y` if its rank is not negative, which the entry "train" reads; it
-// computes nothing.
-static struct amos_slot slots[2];
-static struct amos_entry entry = {.name = "train", .reads = "11"};
-static struct amos_model model = {
-    .abi = AMOS_ABI, .name = "test", .slots = slots, .entries = &entry, .nentries = 1, .note = ""};
-
-static void declare(int i, const char *name, Elem type, int64_t limit, int rank, ...)
-{
-	slots[i] = (struct amos_slot){.name = name,
-	                              .type = type,
-	                              .rank = rank,
-	                              .offset = i,
-	                              .limit = limit,
-	                              .bytes = elems[type].bytes};
-	va_list args;
-	va_start(args, rank);
-	for (int a = 0; a < rank; a++)
-		slots[i].bytes *= slots[i].dim[a] = va_arg(args, int);
-	va_end(args);
-	model.nslots = i + 1;
-}
-
-static struct amos *m;
-static struct amos_data *data;
-
-static void close_all(void)
-{
-	amos_data_close(data);
-	amos_close(m);
-	data = NULL;
-	m = NULL;
-}
-
-// Opens and attaches data; returns the first status that is not AMOS_DONE.
-static int attach(int exact, const struct amos_options *options)
-{
-	static const char *const entries[] = {"train", NULL};
-	close_all();
-	CHECK(!amos_open_slots(&model, 1, 0, NULL, NULL, &m), "open");
-	int status = amos_data_open(options, exact, &data);
-	return status ? status : amos_data_attach(data, &model, entries);
-}
-
-static int fit_source(int exact, const char *source)
-{
-	char text[512];
-	snprintf(text, sizeof text, "x=%s", source);
-	struct amos_options options = options_of("data", text, NULL);
-	return attach(exact, &options);
 }
 
 static int64_t elements(int slot)

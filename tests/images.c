@@ -1,9 +1,8 @@
 // images.c: checks images as data: every kind of file, channels, sizes, resizing, classes, damage.
 // Values of resized images are computed by hand.
-#include "fixtures.h"
+#include "inputs.h"
 #include "pictures.h"
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,55 +11,9 @@ char *amos_identity(const struct amos *, const struct amos_data *); // rt.h
 
 // ---- fixtures -------------------------------------------------------------------------
 
-// A model of an input x of images and, if declared, y of labels; it computes nothing.
-static struct amos_slot slots[2];
-static struct amos_entry entry = {.name = "train", .reads = "11"};
-static struct amos_model model = {
-    .abi = AMOS_ABI, .name = "test", .slots = slots, .entries = &entry, .nentries = 1, .note = ""};
-static struct amos *m;
-static struct amos_data *data;
-static int64_t decoded = 1 << 30; // bytes that are decoded at the start
-
-static void declare(int i, const char *name, Elem type, int rank, ...)
+static int attach_options(struct amos_options options)
 {
-	slots[i] = (struct amos_slot){.name = name,
-	                              .type = type,
-	                              .rank = rank,
-	                              .offset = i,
-	                              .limit = i ? 3 : 0,
-	                              .bytes = elems[type].bytes};
-	va_list args;
-	va_start(args, rank);
-	for (int a = 0; a < rank; a++)
-		slots[i].bytes *= slots[i].dim[a] = va_arg(args, int);
-	va_end(args);
-	model.nslots = i + 1;
-}
-
-static void close_all(void)
-{
-	amos_data_close(data);
-	amos_close(m);
-	data = NULL;
-	m = NULL;
-}
-
-static int attach(struct amos_options options)
-{
-	static const char *const entries[] = {"train", NULL};
-	close_all();
-	CHECK(!amos_open_slots(&model, 1, 0, NULL, NULL, &m), "open");
-	int status = amos_data_open(&options, 0, &data);
-	if (!status)
-		data->decoded = decoded;
-	return status ? status : amos_data_attach(data, &model, entries);
-}
-
-static int attach_source(const char *source)
-{
-	char text[512];
-	snprintf(text, sizeof text, "x=%s", source);
-	return attach(options_of("data", text, NULL));
+	return attach(0, &options);
 }
 
 static double at(int slot, int64_t i)
@@ -73,7 +26,7 @@ static void gives(const char *source, int n, const int *expected, int tolerance)
 {
 	for (int later = 0; later < 2; later++) {
 		decoded = later ? 0 : 1 << 30;
-		CHECK(!attach_source(source), "%s", source);
+		CHECK(!fit_source(0, source), "%s", source);
 		CHECK(!amos_data_eval(data, m, 0, data->batch), "%s", source);
 		double scale = slots[0].type == E_u8 || !strncmp(source, "raw", 3) ? 1 : 255;
 		for (int i = 0; i < n; i++)
@@ -87,7 +40,7 @@ static void gives(const char *source, int n, const int *expected, int tolerance)
 // Checks that `source` is rejected with a message that has both words.
 static void rejected(const char *source, const char *word, const char *other)
 {
-	int status = attach_source(source);
+	int status = fit_source(0, source);
 	CHECK(status == AMOS_INPUT, "%s: status %d", source, status);
 	CHECK(strstr(amos_error(), word) && strstr(amos_error(), other),
 	      "%s: the message lacks '%s' or '%s'", source, word, other);
@@ -109,7 +62,7 @@ static void rejected(const char *source, const char *word, const char *other)
 static void kinds_of_png(void)
 {
 	// 2 x 2 pixels: 0, 255 and 255, 0 in gray
-	declare(0, "x", E_f32, 4, 1, 1, 2, 2);
+	declare(0, "x", E_f32, 0, 4, 1, 1, 2, 2);
 	write_png("a.png", &(Picture){2, 2, GRAY, 8, .pixels = BYTES(0, 255, 9, 0)});
 	gives("images:a.png", VALUES(0, 255, 9, 0), 0);
 	write_png("a.png", &(Picture){2, 2, GRAY, 1, .pixels = BYTES(0x40, 0x80)});
@@ -130,38 +83,38 @@ static void kinds_of_png(void)
 	    &(Picture){2, 2, RGB, 8, .pixels = BYTES(255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30)});
 	gives("images:a.png", VALUES(76, 150, 29, 18), 0);
 
-	declare(0, "x", E_f32, 4, 1, 2, 2, 3);
+	declare(0, "x", E_f32, 0, 4, 1, 2, 2, 3);
 	gives("images:a.png", VALUES(255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30), 0);
 	gives("raw(images:a.png)", VALUES(255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30), 0);
-	declare(0, "x", E_u8, 4, 1, 2, 2, 3);
+	declare(0, "x", E_u8, 0, 4, 1, 2, 2, 3);
 	gives("images:a.png", VALUES(255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30), 0);
-	declare(0, "x", E_f32, 4, 1, 3, 2, 2);
+	declare(0, "x", E_f32, 0, 4, 1, 3, 2, 2);
 	gives("images:a.png", VALUES(255, 0, 0, 10, 0, 255, 0, 20, 0, 0, 255, 30), 0);
-	declare(0, "x", E_f32, 2, 1, 12);
+	declare(0, "x", E_f32, 0, 2, 1, 12);
 	gives("images:a.png", VALUES(255, 0, 0, 10, 0, 255, 0, 20, 0, 0, 255, 30), 0);
 	gives("images:a.png:2x2", VALUES(255, 0, 0, 10, 0, 255, 0, 20, 0, 0, 255, 30), 0);
-	declare(0, "x", E_f32, 3, 1, 2, 2);
+	declare(0, "x", E_f32, 0, 3, 1, 2, 2);
 	gives("images:a.png", VALUES(76, 150, 29, 18), 0);
-	declare(0, "x", E_bf16, 4, 1, 2, 2, 4);
+	declare(0, "x", E_bf16, 0, 4, 1, 2, 2, 4);
 	gives("images:a.png", VALUES(255, 0, 0, 255, 0, 255, 0, 255), 1);
 	write_png("a.png",
 	          &(Picture){1, 2, RGBA, 16,
 	                     .pixels = BYTES(1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8)});
-	declare(0, "x", E_u8, 4, 1, 2, 1, 4);
+	declare(0, "x", E_u8, 0, 4, 1, 2, 1, 4);
 	gives("images:a.png", VALUES(1, 2, 3, 4, 5, 6, 7, 8), 0);
-	declare(0, "x", E_u8, 4, 1, 2, 1, 3);
+	declare(0, "x", E_u8, 0, 4, 1, 2, 1, 3);
 	gives("images:a.png", VALUES(1, 2, 3, 5, 6, 7), 0);
 	write_png("a.png", &(Picture){3, 2, PALETTE, 2, .pixels = BYTES(0x18, 0x90),
 	                              .palette = "\1\2\3\4\5\6\7\10\11", .colors = 9,
 	                              .alpha = "\0\200", .alphas = 2});
-	declare(0, "x", E_u8, 4, 1, 2, 3, 3);
+	declare(0, "x", E_u8, 0, 4, 1, 2, 3, 3);
 	gives("images:a.png", VALUES(1, 2, 3, 4, 5, 6, 7, 8, 9, 7, 8, 9, 4, 5, 6, 1, 2, 3), 0);
-	declare(0, "x", E_u8, 4, 1, 2, 3, 4);
+	declare(0, "x", E_u8, 0, 4, 1, 2, 3, 4);
 	gives("images:a.png", VALUES(1, 2, 3, 0, 4, 5, 6, 128, 7, 8, 9, 255, 7, 8, 9, 255), 0);
-	// A gamma, which no reader of photographs applies.
+	// A gamma chunk, which is ignored.
 	write_png("a.png", &(Picture){2, 1, GRAY, 8, .pixels = BYTES(100, 200),
 	                              .more = "gAMA\0\1\206\240", .more_length = 4});
-	declare(0, "x", E_u8, 3, 1, 1, 2);
+	declare(0, "x", E_u8, 0, 3, 1, 1, 2);
 	gives("images:a.png", VALUES(100, 200), 0);
 }
 
@@ -171,7 +124,7 @@ static void interlaced_png(void)
 	int expected[COUNT(pixels)];
 	for (int i = 0; i < COUNT(pixels); i++)
 		expected[i] = pixels[i] = (unsigned char)(i * 37 % 256);
-	declare(0, "x", E_u8, 4, 1, 9, 11, 3);
+	declare(0, "x", E_u8, 0, 4, 1, 9, 11, 3);
 	for (int interlaced = 0; interlaced < 2; interlaced++) {
 		write_png("a.png",
 		          &(Picture){11, 9, RGB, 8, .interlaced = interlaced, .pixels = pixels});
@@ -179,7 +132,7 @@ static void interlaced_png(void)
 	}
 	write_png("a.png",
 	          &(Picture){9, 1, GRAY, 1, .interlaced = true, .pixels = BYTES(0xA5, 0x80)});
-	declare(0, "x", E_u8, 3, 1, 1, 9);
+	declare(0, "x", E_u8, 0, 3, 1, 1, 9);
 	gives("images:a.png", VALUES(255, 0, 255, 0, 0, 255, 0, 255, 255), 0);
 }
 
@@ -201,12 +154,12 @@ static void kinds_of_jpeg(void)
 		inks[4 * i + 3] = right ? 51 : 255;
 	}
 	Picture p = {.width = 16, .height = 8, .channels = 1, .pixels = gray};
-	declare(0, "x", E_u8, 3, 1, 8, 16);
+	declare(0, "x", E_u8, 0, 3, 1, 8, 16);
 	write_jpeg("a.jpg", &p);
 	gives("images:a.jpg", COUNT(grays), grays, 0);
 	p.channels = 3;
 	p.pixels = colors;
-	declare(0, "x", E_u8, 4, 1, 8, 16, 3);
+	declare(0, "x", E_u8, 0, 4, 1, 8, 16, 3);
 	for (int progressive = 0; progressive < 2; progressive++) {
 		p.interlaced = progressive;
 		write_jpeg("a.jpg", &p);
@@ -233,7 +186,7 @@ static void write_gray(const char *path, int width, int height, const void *pixe
 static void resizes(void)
 {
 	// Larger: output pixel 1 lies 0.25 from the center of pixel 0, and 0.75 from that of 1.
-	declare(0, "x", E_u8, 3, 1, 4, 4);
+	declare(0, "x", E_u8, 0, 3, 1, 4, 4);
 	write_gray("a.png", 2, 2, BYTES(0, 255, 0, 255));
 	gives("images:a.png", VALUES(0, 64, 191, 255, 0, 64, 191, 255), 0);
 	write_gray("a.png", 2, 2, BYTES(0, 0, 255, 255));
@@ -243,7 +196,7 @@ static void resizes(void)
 	static const unsigned char row[] = {0, 100, 200, 40};
 	for (int i = 0; i < 4; i++)
 		memcpy(rows[i], row, 4);
-	declare(0, "x", E_u8, 3, 1, 2, 2);
+	declare(0, "x", E_u8, 0, 3, 1, 2, 2);
 	write_gray("a.png", 4, 4, rows);
 	gives("images:a.png", VALUES(71, 117, 71, 117), 0);
 	// To one pixel: weights 7, 9, 11, 11, 9, 7 of 54.
@@ -251,7 +204,7 @@ static void resizes(void)
 	for (int i = 0; i < 6; i++)
 		for (int k = 0; k < 6; k++)
 			wide[i][k] = (unsigned char)(k < 2 ? 0 : k < 3 ? 120 : 240);
-	declare(0, "x", E_u8, 3, 1, 1, 1);
+	declare(0, "x", E_u8, 0, 3, 1, 1, 1);
 	write_gray("a.png", 6, 6, wide);
 	gives("images:a.png", VALUES(144), 0);
 }
@@ -259,18 +212,18 @@ static void resizes(void)
 static void crops(void)
 {
 	// The center, or half a pixel from it: half the difference is rounded to even.
-	declare(0, "x", E_u8, 3, 1, 1, 2);
+	declare(0, "x", E_u8, 0, 3, 1, 1, 2);
 	write_gray("a.png", 4, 1, BYTES(1, 2, 3, 4));
 	gives("images:a.png", VALUES(2, 3), 0);
 	write_gray("a.png", 3, 1, BYTES(1, 2, 3));
 	gives("images:a.png", VALUES(1, 2), 0);
 	write_gray("a.png", 5, 1, BYTES(1, 2, 3, 4, 5));
 	gives("images:a.png", VALUES(3, 4), 0);
-	declare(0, "x", E_u8, 3, 1, 2, 1);
+	declare(0, "x", E_u8, 0, 3, 1, 2, 1);
 	write_gray("a.png", 1, 6, BYTES(1, 2, 3, 4, 5, 6));
 	gives("images:a.png", VALUES(3, 4), 0);
 	// Enlarged to 2 x 4, then cropped.
-	declare(0, "x", E_u8, 3, 1, 2, 2);
+	declare(0, "x", E_u8, 0, 3, 1, 2, 2);
 	write_gray("a.png", 2, 1, BYTES(0, 255));
 	gives("images:a.png", VALUES(64, 191, 64, 191), 0);
 	// A line of 60000 pixels is as high as the input at 240000.
@@ -278,7 +231,7 @@ static void crops(void)
 	memset(line, 7, sizeof line);
 	line[29999] = line[30000] = 9;
 	write_gray("a.png", 60000, 1, line);
-	declare(0, "x", E_u8, 3, 1, 4, 4);
+	declare(0, "x", E_u8, 0, 3, 1, 4, 4);
 	gives("images:a.png", VALUES(9, 9, 9, 9), 0);
 }
 
@@ -309,21 +262,21 @@ static void open_sizes(void)
 	          strstr(amos_error(), "same/1.png has 3 x 2 pixels, same/3.png has 2 x 3") &&
 	          strstr(amos_error(), "images:same:224x224"),
 	      "%s", amos_error());
-	declare(0, "x", E_f32, 4, 1, 3, 2, 2);
-	CHECK(!attach_source("images:same"), "%s", amos_error());
+	declare(0, "x", E_f32, 0, 4, 1, 3, 2, 2);
+	CHECK(!fit_source(0, "images:same"), "%s", amos_error());
 	rejected("images:same:3x2", "the model takes other sizes", "images:same:3x2");
 	rejected("images:same:3", "HEIGHTxWIDTH after the colon", "same:3");
-	declare(0, "x", E_u8, 4, 1, 3, 30000, 2000);
+	declare(0, "x", E_u8, 0, 4, 1, 3, 30000, 2000);
 	rejected("images:same", "at most 134217728 bytes per image", "2000 x 30000 pixels");
-	declare(0, "x", E_f32, 4, 1, 2, 5, 5);
+	declare(0, "x", E_f32, 0, 4, 1, 2, 5, 5);
 	rejected("images:same", "1, 3 or 4 channels", "f32[1,2,5,5]");
-	declare(0, "x", E_f32, 4, 1, 3, 4, 4);
+	declare(0, "x", E_f32, 0, 4, 1, 3, 4, 4);
 	rejected("images:same", "1, 3 or 4 channels", "f32[1,3,4,4]"); // or NHWC of 3 x 4?
-	declare(0, "x", E_f32, 2, 1, 10);
+	declare(0, "x", E_f32, 0, 2, 1, 10);
 	rejected("images:same:3x2", "expected 10 elements", "2 x 3 pixels");
-	declare(0, "x", E_i64, 1, 1);
+	declare(0, "x", E_i64, 0, 1, 1);
 	rejected("images:same", "i64[1]", "classes(images:same) gives the class of each image");
-	declare(0, "x", E_i64, 3, 1, 4, 4);
+	declare(0, "x", E_i64, 0, 3, 1, 4, 4);
 	rejected("images:same", "i64[1,4,4]", "floats or u8");
 	rejected("windows(images:same; 2)", "windows(): expected an array", "images:same");
 }
@@ -355,13 +308,14 @@ static void folders(void)
 	dot("dots/.hidden/1.png", 9);
 	write_file("dots/a/notes.txt", "a", 1);
 	write_file("dots/list.csv", "a", 1);
-	declare(0, "x", E_u8, 3, 7, 1, 1);
-	declare(1, "y", E_i64, 1, 7);
+	declare(0, "x", E_u8, 0, 3, 7, 1, 1);
+	declare(1, "y", E_i64, 3, 1, 7);
 	struct amos_options options =
 	    options_of("data", "x=images:dots", "data", "y=classes(images:dots)", NULL);
 	for (int later = 0; later < 2; later++) {
 		decoded = later ? 0 : 1 << 30;
-		CHECK(!attach(options) && !amos_data_eval(data, m, 0, 7), "%s", amos_error());
+		CHECK(!attach_options(options) && !amos_data_eval(data, m, 0, 7), "%s",
+		      amos_error());
 		static const int value[] = {1, 4, 2, 7, 3, 5, 4}, label[] = {0, 1, 0, 2, 0, 1, 0};
 		for (int i = 0; i < 7; i++)
 			CHECK(at(0, i) == value[i] && at(1, i) == label[i],
@@ -379,7 +333,7 @@ static void folders(void)
 	                     "threads", "3", NULL);
 	for (int later = 0; later < 2; later++) {
 		decoded = later ? 0 : 1 << 30;
-		CHECK(!attach(options) && !amos_data_train(data, m, 1), "%s", amos_error());
+		CHECK(!attach_options(options) && !amos_data_train(data, m, 1), "%s", amos_error());
 		memcpy(first[later], amos_slot_bytes(m, 0), 7);
 		double square = (1 + 16 + 4 + 49 + 9 + 25 + 16) / 7.0;
 		CHECK(fabs(amos_data_rms(data, "x") * 255 - sqrt(square)) < 1e-9, "rms %g",
@@ -389,16 +343,16 @@ static void folders(void)
 	decoded = 1 << 30;
 
 	mkdir("dots/d", 0777);
-	CHECK(attach(options) == AMOS_INPUT &&
+	CHECK(attach_options(options) == AMOS_INPUT &&
 	          strstr(amos_error(), "dots/d: no .png, .jpg or .jpeg"),
 	      "%s", amos_error());
 	rmdir("dots/d");
 	dot("dots/0.png", 0);
-	CHECK(attach(options) == AMOS_INPUT &&
+	CHECK(attach_options(options) == AMOS_INPUT &&
 	          strstr(amos_error(), "dots/0.png: the image lies in no"),
 	      "%s", amos_error());
-	declare(0, "x", E_u8, 3, 1, 1, 1);
-	CHECK(!attach_source("images:dots"), "%s", amos_error());
+	declare(0, "x", E_u8, 0, 3, 1, 1, 1);
+	CHECK(!fit_source(0, "images:dots"), "%s", amos_error());
 	CHECK(!symlink("../../dots", "dots/b/loop"), "link");
 	rejected("images:dots", "dots/b/loop: expected a file", "link to a directory");
 	rejected("images:none", "none", "No such file");
@@ -407,7 +361,7 @@ static void folders(void)
 	rejected("images:empty", "no .png, .jpg or .jpeg files in the directory", "empty");
 }
 
-// Many classes are numbered by name; the first are named.
+// Classes are numbered in order of name, and the note lists the first of many.
 static void many_classes(void)
 {
 	char path[64];
@@ -420,11 +374,11 @@ static void many_classes(void)
 			dot(path, i % 256);
 		}
 	}
-	declare(0, "x", E_u8, 3, 32, 1, 1);
-	declare(1, "y", E_i64, 1, 32);
+	declare(0, "x", E_u8, 0, 3, 32, 1, 1);
+	declare(1, "y", E_i64, 3, 1, 32);
 	slots[1].limit = 300;
-	CHECK(!attach(options_of("data", "x=images:many", "data", "y=classes(images:many)",
-	                         "threads", "4", NULL)),
+	CHECK(!attach_options(options_of("data", "x=images:many", "data", "y=classes(images:many)",
+	                                 "threads", "4", NULL)),
 	      "%s", amos_error());
 	CHECK(strstr(data->note, " 018, 019 and 280 more\n"), "%s", data->note);
 	for (int run = 0; run < 37; run++) {
@@ -444,7 +398,7 @@ static void damaged(const char *good)
 	unsigned char *bytes = (unsigned char *)read_file(arena, good, &size);
 	for (size_t n = 0; n < size; n++) {
 		write_file("damaged", bytes, n);
-		CHECK(attach_source("images:damaged") == AMOS_INPUT, "%s cut at %zu of %zu", good,
+		CHECK(fit_source(0, "images:damaged") == AMOS_INPUT, "%s cut at %zu of %zu", good,
 		      n, size);
 		CHECK(strstr(amos_error(), "damaged: "), "the file's name");
 	}
@@ -455,7 +409,7 @@ static void damaged(const char *good)
 		unsigned char old = bytes[place];
 		bytes[place] ^= (unsigned char)(1 << (state >> 30) % 8);
 		write_file("damaged", bytes, size);
-		int status = attach_source("images:damaged");
+		int status = fit_source(0, "images:damaged");
 		CHECK(!status || (status == AMOS_INPUT && strstr(amos_error(), "damaged: ")), "%d",
 		      status);
 		bytes[place] = old;
@@ -469,7 +423,7 @@ static void damage(void)
 		pixels[i] = (unsigned char)(i * 91 % 256);
 	Picture p = {
 	    .width = 12, .height = 9, .type = RGB, .bits = 8, .channels = 3, .pixels = pixels};
-	declare(0, "x", E_u8, 3, 1, 4, 4);
+	declare(0, "x", E_u8, 0, 3, 1, 4, 4);
 	for (int k = 0; k < 2; k++) {
 		p.interlaced = k;
 		write_png("good.png", &p);
@@ -490,12 +444,12 @@ static void damage(void)
 			write_file(path, "not an image", 12);
 	}
 	for (int i = 0; i < 20; i++)
-		CHECK(attach(options_of("data", "x=images:mixed", "threads", "4", NULL)) ==
+		CHECK(attach_options(options_of("data", "x=images:mixed", "threads", "4", NULL)) ==
 		              AMOS_INPUT &&
 		          strstr(amos_error(), "mixed/17.png"),
 		      "%s", amos_error());
 	decoded = 0;
-	CHECK(attach_source("images:mixed") == AMOS_INPUT && strstr(amos_error(), "mixed/17.png"),
+	CHECK(fit_source(0, "images:mixed") == AMOS_INPUT && strstr(amos_error(), "mixed/17.png"),
 	      "%s", amos_error());
 	decoded = 1 << 30;
 	// What a small file expands to.
@@ -519,13 +473,13 @@ static void identities(void)
 	mkdir("known", 0777);
 	dot("known/1.png", 1);
 	dot("known/2.png", 2);
-	declare(0, "x", E_u8, 3, 1, 1, 1);
+	declare(0, "x", E_u8, 0, 3, 1, 1, 1);
 	for (int later = 0; later < 2; later++) {
 		decoded = later ? 0 : 1 << 30;
 		char *text[3];
 		for (int i = 0; i < 3; i++) {
 			dot("known/2.png", i == 2 ? 3 : 2);
-			CHECK(!attach_source("images:known"), "%s", amos_error());
+			CHECK(!fit_source(0, "images:known"), "%s", amos_error());
 			text[i] = amos_identity(m, data);
 		}
 		CHECK(!strcmp(text[0], text[1]) && strcmp(text[0], text[2]), "%s%s", text[0],

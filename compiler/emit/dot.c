@@ -30,7 +30,8 @@ static void one_block(Dot *d, Value again, Value done)
 	if (d->p.ahead) {
 		Dot own = *d;
 		own.strip = ahead_memory(d, d->first_strip);
-		pack_vectors(&own, d->first_strip, number(g, 0), number(g, vectors_of_strip(d)));
+		Value next = sum_of(g, d->first_strip, number(g, 1));
+		pack_strips(&own, d->first_strip, next, number(g, 0), d->steps);
 	}
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->s->group);
 	Value end = end_after(g, groups.i, d->s->group, d->end_strip);

@@ -42,7 +42,6 @@ static Value is_low(Dot *d, Value strip)
 	return LLVMBuildICmp(d->g->b, LLVMIntSGE, strip, number(d->g, d->tall), "");
 }
 
-// Sets the rows that strip `strip` has alone: others belong to the strip before.
 void own_rows(Dot *d, Value strip, Value *from, Value *to)
 {
 	Gen *g = d->g;
@@ -80,8 +79,6 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-// All columns of the worker: those of two vectors at once, since an instruction of one would wait
-// for that before it.
 void each_column(Dot *d, LaneBody *body, void *context)
 {
 	Gen *g = d->g;
