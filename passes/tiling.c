@@ -9,7 +9,7 @@ enum {
 	AHEAD = 8,     // steps of k that b in place is prefetched ahead
 	SLICED = 64,   // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
 	               // where there are matrix registers
-	AT_ONCE = 256, // the same, if that is all of k: all products hide the maps of others
+	AT_ONCE = 384, // the same, if that is all of k: all products hide the maps of others
 };
 
 typedef struct Tiling {
@@ -186,10 +186,15 @@ static bool near(const Tiling *d, int64_t stride)
 	return d->p.k * stride * d->p.bytes <= d->cache / 4;
 }
 
-// Strips that are copied together fill a third of L2.
+// Strips that are packed together fill a third of L2.
+static int64_t most_strips(const Tiling *d)
+{
+	return d->cache / 3 / (d->p.strip_size * d->p.bytes);
+}
+
 static void choose_group(Tiling *d)
 {
-	int64_t most = d->cache / 3 / (d->p.strip_size * d->p.bytes);
+	int64_t most = most_strips(d);
 	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
 }
 
@@ -546,6 +551,16 @@ static int64_t choose_gang(const Tiling *d)
 	return waits ? MIN(d->p.down * d->p.across, d->cache / 2 / d->p.sums) : 0;
 }
 
+// True if a gang packs its strips, once for all of its columns, and the launch before packs
+// nothing: slices that it writes come from memory again, which takes longer than to pack them
+// twice. L2 holds all strips of a block.
+static bool keeps_strips(const Tiling *d)
+{
+	const Sched *s = d->t->sched;
+	bool again = s->a == W_copy || (s->a == W_transpose && d->p.across > 1);
+	return d->p.slices > 1 && s->gang > 1 && again && d->p.strips <= most_strips(d);
+}
+
 void tile_product(Scheduler *t)
 {
 	enum { FEW = 10 };
@@ -594,12 +609,15 @@ void tile_product(Scheduler *t)
 	s->b_ahead = tuning->still || d.p.matrix ? 0 : lies ? AHEAD : t->machine->ahead;
 	update(&d);
 
-	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
-	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	s->gang = choose_gang(&d);
+	s->kept = keeps_strips(&d);
+	if (s->kept)
+		s->group = d.p.strips;
+	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
+	s->a_shared = !rows && !s->kept && is_shared(&d, 0, (Packing)s->a, d.p.across);
 	// A gang packs b once for all of its rows.
 	int64_t groups = s->gang > 1 ? d.p.down / 2 : d.p.down;
-	s->b_shared = !d.p.squares.summed && is_shared(&d, 1, (Packing)s->b, groups);
+	s->b_shared = !d.p.squares.summed && !s->kept && is_shared(&d, 1, (Packing)s->b, groups);
 	update(&d);
 	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
 	if (next && !d.p.matrix && s->panels > 1 && s->order == N_strips && !tuning->still)

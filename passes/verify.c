@@ -174,6 +174,9 @@ static void check_tile(const Contents *c)
 		fail(p->name, "kernel %d: sums are finished before the last block of k", k);
 	if (s->gang > 1 && (z.blocks == 1 || z.batch > 1 || s->parts > 1))
 		fail(p->name, "kernel %d: workers of a gang share no blocks of k", k);
+	if (s->kept && (s->gang <= 1 || (s->a != W_copy && s->a != W_transpose) || s->a_shared ||
+	                s->b_shared || s->group < z.strips))
+		fail(p->name, "kernel %d: no gang packs its strips", k);
 	if (s->parts > 1 &&
 	    (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks ||
 	     z.part_blocks * (s->parts - 1) >= z.blocks))

@@ -55,9 +55,10 @@ static void run_part(void *task, int64_t i, int64_t thread)
 int amos_launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
-	enum { CALLS = 2 }; // of each thread, so that all end at about the same time
+	int64_t calls = k->whole ? 1 : 2; // of each thread, so that all end at about the same time
 	struct task task = {m, k, buf, k->workers};
-	int64_t threads = m->threads > 1 ? m->threads : 1, each = k->workers / (CALLS * threads);
+	int64_t all = calls * (m->threads > 1 ? m->threads : 1),
+	        each = (k->workers + all - 1) / all;
 	if (m->parallel_for && !amos_is_small(k)) {
 		each = each < k->gang ? each : k->gang;
 		task.each = each > 1 ? each : 1;

@@ -6,10 +6,10 @@
 // such as a weight in a loop, is still in the thread's own cache. When its range is done, a thread
 // helps with those of others. It claims a share of what is left of a range, so shares shrink
 // towards the end and all threads end at about the same time. Of workers that gain from one call, a
-// thread claims most of its own range at once, and leaves the rest for whoever comes first. A
-// thread that waits, for a launch or for its end, spins at first, since the wait is often short,
-// and then sleeps: a spinning thread takes a core from other processes, or from the thread it waits
-// for.
+// thread claims most of its own range at once, and leaves the rest for whoever comes first, unless
+// that would cost more. A thread that waits, for a launch or for its end, spins at first, since the
+// wait is often short, and then sleeps: a spinning thread takes a core from other processes, or
+// from the thread it waits for.
 #include "float_mode.h"
 #include "rt.h"
 #include <limits.h>
@@ -120,11 +120,12 @@ static void wait_change(struct event *e, unsigned old)
 
 // ---- launches -------------------------------------------------------------------------
 
-// Returns how many workers a thread claims of those left of a range, perhaps its own.
-static int64_t share(int64_t left, int64_t gang, bool own)
+// Returns how many workers of a kernel a thread claims of those left of a range, perhaps its own.
+static int64_t share(const struct amos_kernel *k, int64_t left, bool own)
 {
-	int64_t some = left < PARTS ? 1 : left / PARTS, most = left - left / GANG_PARTS;
-	most = most < gang ? most : gang;
+	int64_t some = left < PARTS ? 1 : left / PARTS;
+	int64_t most = left - (k->whole ? 0 : left / GANG_PARTS);
+	most = most < k->gang ? most : k->gang;
 	return own && most > some ? most : some;
 }
 
@@ -134,7 +135,7 @@ static void serve_range(struct amos_pool *p, struct range *r, int64_t number, ch
 	int64_t left = atomic_load_explicit(&r->left, memory_order_acquire), count;
 	struct amos_part *own;
 	while (left) {
-		count = share(left, p->kernel->gang, r == &p->range[number]);
+		count = share(p->kernel, left, r == &p->range[number]);
 		if (!atomic_compare_exchange_weak_explicit(
 		        &r->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
 			continue;

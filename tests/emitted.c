@@ -72,8 +72,11 @@ struct Compiled {
 int plain_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
 	char *const *pad = run->own;
-	int64_t gang = MAX(1, kernel->gang), last = (kernel->workers - 1) / gang;
-	for (int64_t i = last; i >= 0; i--) // in reverse, since any order is valid
+	int64_t gang = MAX(1, kernel->gang);
+	if (gang >= kernel->workers) // a thread has a part of it
+		gang -= gang / 4;
+	for (int64_t i = (kernel->workers - 1) / gang; i >= 0;
+	     i--) // in reverse: any order is valid
 		kernel->code(buf, i * gang, MIN(kernel->workers, (i + 1) * gang), pad[i % 2]);
 	return 0;
 }

@@ -73,12 +73,14 @@ static const struct amos_out loss_out[] = {{.name = "loss", .type = E_f32, .byte
 static const struct amos_out y_out[] = {
     {.name = "y_hat", .type = E_f32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
 static const struct amos_kernel line_kernels[] = {
-    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, line_operands, 6, NULL, "", "", NULL, 0, 0},
-    {"loss", "row", 1, ROWS, 0, 1, mean_square, line_operands, 6, NULL, "", "", NULL, 0, 0},
-    {"update", "map", WIDE + 1, 1 << 20, 0, 1, descend, line_operands, 6, NULL, "", "", NULL, 0, 0},
+    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, line_operands, 6, NULL, "", "", NULL, 0, 0,
+     0},
+    {"loss", "row", 1, ROWS, 0, 1, mean_square, line_operands, 6, NULL, "", "", NULL, 0, 0, 0},
+    {"update", "map", WIDE + 1, 1 << 20, 0, 1, descend, line_operands, 6, NULL, "", "", NULL, 0, 0,
+     0},
 };
-static const struct amos_kernel run_kernel[] = {
-    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, run_operands, 4, NULL, "", "", NULL, 0, 0}};
+static const struct amos_kernel run_kernel[] = {{"error", "row", ROWS, 1 << 20, 0, 1, error_of_row,
+                                                 run_operands, 4, NULL, "", "", NULL, 0, 0, 0}};
 static const struct amos_entry line_entries[] = {
     {.name = "train",
      .reads = "11",
@@ -161,7 +163,7 @@ static const struct amos_slot words_slots[] = {
     {.name = "amos.step", .kind = S_state, .type = E_i64, .bytes = 8},
 };
 static const struct amos_kernel words_kernel[] = {
-    {"count", "map", 1, 0, 0, 1, count_words, line_operands, 6, NULL, "", "", NULL, 0, 0}};
+    {"count", "map", 1, 0, 0, 1, count_words, line_operands, 6, NULL, "", "", NULL, 0, 0, 0}};
 static const struct amos_entry words_entries[] = {
     {.name = "train",
      .reads = "11",

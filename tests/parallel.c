@@ -77,6 +77,26 @@ static void every_worker_once(int threads)
 	amos_close(m);
 }
 
+// Of its own workers, a thread claims all at once if the kernel says so, else three quarters.
+static void claims(int threads, bool whole)
+{
+	struct amos_kernel row = kernel[0];
+	row.gang = WORKERS;
+	row.whole = whole;
+	struct amos_entry run = entry[0];
+	run.kernels = &row;
+	struct amos_model model = squares;
+	struct amos *m;
+	model.entries = &run;
+	CHECK(!amos_open_slots(&model, threads, 0, NULL, NULL, &m), "%d threads", threads);
+	largest = 0;
+	for (int i = 0; i < LAUNCHES; i++)
+		CHECK(!amos_call(m, &run, NULL, NULL), "launch %d", i);
+	int own = (WORKERS + threads - 1) / threads;
+	CHECK(largest == own - (whole ? 0 : own / 4), "%d of %d workers", largest, own);
+	amos_close(m);
+}
+
 static void nap(char *const *buf, int64_t i, int64_t end, char *local)
 {
 	(void)buf, (void)end, (void)local;
@@ -266,8 +286,8 @@ static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
 	const struct amos_operand inner[] = {{IN, 0},  {IN, 1},  {IN, 2},
 	                                     {OUT, 0}, {OUT, 1}, {OUT, 2}};
 	const struct amos_kernel rows[] = {
-	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL, 0, 0},
-	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL, 0, 0},
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop, "", "", NULL, 0, 0, 0},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL, "", "", NULL, 0, 0, 0},
 	};
 	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
 	const struct amos_run run = {
@@ -296,6 +316,8 @@ int main(void)
 	float one[4], many[4];
 	train_line(1, one);
 	for (int threads = 2; threads <= 4; threads++) {
+		claims(threads, false);
+		claims(threads, true);
 		train_line(threads, many);
 		CHECK(!memcmp(one, many, sizeof one), "%d threads give other bits", threads);
 	}

@@ -97,7 +97,7 @@ int measure_peak(int64_t threads, int lanes, double seconds, Peak *peak)
 	const struct amos_kernel kernels[] = {
 	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = WIDEST(multiply, lanes)},
 	    {"pass", "map", count, 0, bytes, 1, WIDEST(pass, lanes), &scratch, 1, NULL, "", "",
-	     NULL, 0, 0},
+	     NULL, 0, 0, 0},
 	};
 	const struct amos_entry entries[] = {
 	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},

@@ -302,6 +302,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_kind] = text(g, kern_kind(kern)),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_gang] = number(g, l->gang),
+		    [amos_kernel_whole] = number(g, l->whole),
 		    [amos_kernel_flops] = number(g, own.flops / MAX(1, l->launches)),
 		    [amos_kernel_bytes] = number(g, own.bytes / MAX(1, l->launches)),
 		    [amos_kernel_times] = number(g, l->body ? 0 : times),

@@ -12,6 +12,18 @@
 
 // ---- the worker -----------------------------------------------------------------------
 
+// Packs those of the strips that the gang has not had yet in this block of k: only its first
+// columns may lack the first strips.
+static void pack_kept(Dot *d)
+{
+	Gen *g = d->g;
+	Dot own = *d;
+	Value first = d->first_strip, packed = read_variable(g, d->packed);
+	own.strip = element(d, d->strip, times(g, first, d->p.strip_size));
+	pack_strips(&own, first, least(g, d->end_strip, packed), number(g, 0), d->steps);
+	set_variable(g, d->packed, least(g, packed, first));
+}
+
 static void one_block(Dot *d, Value again, Value done)
 {
 	Gen *g = d->g;
@@ -33,9 +45,11 @@ static void one_block(Dot *d, Value again, Value done)
 		Value next = sum_of(g, d->first_strip, number(g, 1));
 		pack_strips(&own, d->first_strip, next, number(g, 0), d->steps);
 	}
+	if (d->s->kept)
+		pack_kept(d);
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->s->group);
 	Value end = end_after(g, groups.i, d->s->group, d->end_strip);
-	if (!d->s->a_shared && !d->p.ahead)
+	if (!d->s->a_shared && !d->p.ahead && !d->s->kept)
 		pack_strips(d, groups.i, end, number(g, 0), d->steps);
 	one_group(d, groups.i, end, again, done);
 	loop_end(g, &groups);
@@ -170,8 +184,10 @@ static void product(Dot *d)
 	} else {
 		Value first = times(g, d->part, d->p.part_blocks), all = number(g, d->p.blocks);
 		Value end = end_after(g, first, d->p.part_blocks, all);
+		d->packed = variable(g, number(g, d->p.strips));
 		Loop blocks = loop_begin(g, first, end, 1);
 		go_to_block(d, blocks.i);
+		set_variable(g, d->packed, number(g, d->p.strips));
 		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
 		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
 		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");

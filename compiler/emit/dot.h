@@ -30,7 +30,8 @@ typedef struct Dot {
 	Value part;                                           // of k
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
-	Partials parts;                                       // of the kernel's reductions
+	Value packed;   // variable: strips from this one on are packed for the gang
+	Partials parts; // of the kernel's reductions
 } Dot;
 
 // ---- dot.c ----------------------------------------------------------------------------

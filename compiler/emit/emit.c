@@ -545,6 +545,7 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 			             .launches = launches,
 			             .workers = workers,
 			             .gang = stage == MAIN ? kern->sched->gang : 0,
+			             .whole = stage == MAIN && kern->sched->kept,
 			             .shared = shared,
 			             .signature = s};
 	}

@@ -511,6 +511,7 @@ typedef struct Launch {
 	bool again; // its kernel has run before
 	int64_t workers;
 	int64_t gang;
+	bool whole;     // a thread runs as many of its workers in a call
 	int64_t shared; // bytes that it gives each worker's threads to share
 	const Signature *signature;
 	struct Entry *body; // of a loop, which has no kernel of its own

@@ -168,7 +168,8 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 	} else if (d->p.ahead) {
 		s.a = ahead_memory(d, strip);
 	} else {
-		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
+		bool by_number = d->s->a_shared || d->s->kept;
+		Value own = by_number ? strip : LLVMBuildSub(g->b, strip, group, "");
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
 	}
 	if (d->s->parts > 1) {
@@ -341,7 +342,9 @@ static void overlapped_strip(Dot *d, const Strip *strip, Value again, Value done
 	o.next = sum_of(g, strip->number, number(g, 1));
 	o.packs = LLVMBuildICmp(g->b, LLVMIntSLT, o.next, d->end_strip, "");
 	o.packed = variable(g, number(g, 0));
-	Loop panels = loop_begin(g, number(g, 0), sum_of(g, d->count, number(g, 1)), 1);
+	Value more = d->p.ahead ? LLVMBuildOr(g->b, done, o.packs, "") : done;
+	Value end = sum_of(g, d->count, LLVMBuildZExt(g->b, more, g->i64, ""));
+	Loop panels = loop_begin(g, number(g, 0), end, 1);
 	o.panel = panels.i;
 	Value held = number(g, d->p.held), before = LLVMBuildSub(g->b, panels.i, number(g, 1), "");
 	Value sums = LLVMBuildURem(g->b, panels.i, held, "");
