@@ -122,6 +122,8 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 		status = amos_data_attach(data, c->model, entries);
 	if (!status && !o->quiet)
 		amos_print(stderr, data->unused, "");
+	if (!status && !o->quiet && !(c->verb->takes & LOOP)) // train prints it with the note
+		amos_print(stderr, data->read, "");
 	if (!status)
 		status = work(c, m, data);
 	amos_data_close(data);
