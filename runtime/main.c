@@ -445,6 +445,7 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 		c.verb = &verbs[verb];
 	char **began;
 	c.options.argv = argv;
+	amos_locale_own();
 	int status = parse_resumed(&c, argc - skip, argv + skip, &began);
 	c.options.argc = argc;
 	c.options.argv = argv;
@@ -456,5 +457,6 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 		amos_print(stderr, amos_error(), "  ");
 		fputs("\n", stderr);
 	}
+	amos_locale_host();
 	return status;
 }

@@ -38,6 +38,8 @@ void amos_blob_free(struct amos_blob *);
 // (copied if unaligned). If the array is longer than the blob, the caller still owns the blob.
 // `where` names the file in messages.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
+// The same, of elements that end where the blob does.
+int amos_array_take_all(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
 void amos_array_free(struct amos_array *);
 // Returns a copy of `text` as amos_visible() writes it; NULL: out of memory.
 char *amos_escaped(const char *text, bool exact);
