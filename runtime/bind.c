@@ -256,7 +256,7 @@ void amos_list_name(char *list, size_t room, const char *name)
 }
 
 // Axis 0 counts samples of an input whose file leaves it open, and of an input of the loss that has
-// the batch there. A compiled model no longer says that of its inputs.
+// the batch there. A compiled model says that of labels alone.
 static void find_counts(struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	for (int i = 0; i < data->nsources; i++)
