@@ -30,6 +30,14 @@ int amos_processor(void); // that the calling thread runs on; -1: unknown
 // use, cyclically. The system may move it on from there.
 void amos_spread(int home, int number);
 
+// ---- locale.c: the locale of the program around a library --------------------------------
+
+// Until amos_locale_host(), the calling thread reads and writes numbers as C does, "0.5", whatever
+// locale the program has set. The functions of libraries begin and end so, and give the program its
+// locale back for the time of a callback.
+void amos_locale_own(void);
+void amos_locale_host(void);
+
 // ---- template.c, template_file.c: files of a model with other weights --------------------
 
 struct amos_template; // abi.def

@@ -27,7 +27,9 @@ static const unsigned takes[] = {
     [FOR_REPORT] = COMMON | READ | DATA | SPLIT | GRAPH | DROPS | ETA,
 };
 
-// Ends the catch. Sets amos_error() and returns the error code.
+#define ENTER(catch) (amos_locale_own(), TRY(catch))
+
+// Ends what ENTER() began. Sets amos_error() and returns the error code.
 static int caught(Catch *catch)
 {
 	if (catch->status == STATUS_DONE)
@@ -35,6 +37,7 @@ static int caught(Catch *catch)
 	else
 		amos_fail(0, "%s", catch->message ? catch->message : "out of memory");
 	free(catch->message);
+	amos_locale_host();
 	return catch->status == STATUS_LIMIT ? AMOSC_INPUT : catch->status;
 }
 
@@ -53,7 +56,7 @@ int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
 {
 	Catch catch;
 	*to = NULL;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		need_given("amosc_open: path", path);
 		if ((unsigned)purpose >= COUNT(takes))
 			fail_status(STATUS_USAGE, NULL, "amosc_open: no purpose %d", (int)purpose);
@@ -77,7 +80,7 @@ void amosc_close(struct amosc *s)
 int amosc_option(struct amosc *s, const char *name, const char *value)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		Arena *arena = s->session.arena;
 		need_given("amosc_option: name", name);
 		int option = option_named(name);
@@ -122,7 +125,7 @@ static int list_values(struct amosc *s, bool outputs, int *count, const struct a
 {
 	Catch catch;
 	*count = 0;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		const Model *model = list_model(begin(s, "inspect"));
 		int n = outputs ? model->outputs.count : model->inputs.count;
 		const Input *from = outputs ? model->outputs.at : model->inputs.at;
@@ -156,7 +159,7 @@ int amosc_outputs(struct amosc *s, int *count, const struct amosc_value **to)
 int amosc_eta(struct amosc *s, const char **json)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		Session *session = begin(s, "eta");
 		Report report = make_report(session, session->path);
 		char *text = json_dumps(report.json, JSON_STYLE);
@@ -169,7 +172,7 @@ int amosc_eta(struct amosc *s, const char **json)
 int amosc_amos_defaults(struct amosc_amos *a, double batches, double labels)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		Arena *arena = arena_new();
 		Opt opt = opt_named("amos");
 		opt.elsewhere = true;
@@ -217,7 +220,7 @@ static void compile(struct amosc *s, bool trains)
 int amosc_compile(struct amosc *s, struct amos **open, struct amos_data **data)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		compile(s, false);
 		*open = s->open;
 		if (data)
@@ -242,7 +245,7 @@ static void compile_for(struct amosc *s, Purpose purpose, const char *call)
 int amosc_train(struct amosc *s, struct amos_result *result)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		struct amos_options given = runtime_options(&s->session);
 		if (s->trained)
 			fail_status(STATUS_USAGE, NULL,
@@ -263,7 +266,7 @@ int amosc_train(struct amosc *s, struct amos_result *result)
 int amosc_eval(struct amosc *s, struct amos_result *result)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		compile_for(s, FOR_EVALUATION, "amosc_eval");
 		need_done(amos_evaluate_data(s->open, s->program->data, result));
 	}
@@ -273,7 +276,7 @@ int amosc_eval(struct amosc *s, struct amos_result *result)
 int amosc_export(struct amosc *s, const char *path)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		need_given("amosc_export: path", path);
 		if (!s->open)
 			fail_status(STATUS_USAGE, NULL, "amosc_export: nothing is compiled yet");
@@ -286,7 +289,7 @@ int amosc_export(struct amosc *s, const char *path)
 int amosc_write(struct amosc *s, const char *path)
 {
 	Catch catch;
-	if (!TRY(catch)) {
+	if (!ENTER(catch)) {
 		if (s->session.purpose != FOR_TRAINING)
 			fail_status(STATUS_USAGE, NULL,
 			            "amosc_write: the session has another purpose");
@@ -307,7 +310,7 @@ int amosc_show(struct amosc *s, const char *from, const char *after, const char 
 {
 	const Session given = s->session; // its options; `from` has options of its own
 	Catch catch;
-	if (!TRY(catch))
+	if (!ENTER(catch))
 		*text = show_program(begin(s, "show"), "text", from, &after);
 	s->session.choices = given.choices;
 	return caught(&catch);

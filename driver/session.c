@@ -19,8 +19,11 @@ void tell(const Session *session, const char *fmt, ...)
 	va_start(args, fmt);
 	const char *text = vformat(session->arena, fmt, args);
 	va_end(args);
-	if (!(*table_cell_s(session->told, text))++)
-		session->listen(session->listener, text);
+	if ((*table_cell_s(session->told, text))++)
+		return;
+	amos_locale_host();
+	session->listen(session->listener, text);
+	amos_locale_own();
 }
 
 Arena *work_arena(Session *session)

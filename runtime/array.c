@@ -146,6 +146,22 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 	                                      : AMOS_DONE;
 }
 
+int amos_array_take_all(struct amos_array *array, const char *where, struct amos_blob *blob,
+                        size_t offset)
+{
+	size_t found = blob->count;
+	int status = amos_array_take(array, where, blob, offset);
+	if (status)
+		return status;
+	int64_t count = amos_elements(array->rank, array->dim);
+	size_t bytes = offset + (size_t)(count * amos_types[array->type].bytes);
+	return found == bytes ? AMOS_DONE
+	                      : amos_fail(AMOS_INPUT,
+	                                  "%s: expected one array, of %zu bytes by its header; "
+	                                  "found %zu bytes",
+	                                  where, bytes, found);
+}
+
 char *amos_escaped(const char *text, bool exact)
 {
 	size_t room = amos_visible(NULL, 0, text, exact) + 1;

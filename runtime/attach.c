@@ -47,7 +47,7 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 	int rank = (int)to->rank;
 	int64_t count = amos_elements(rank, to->dim), flat[] = {count / data->batch};
 	bool rows = rank && to->dim[0] == data->batch;
-	feed->constant = data->exact || amos_is_constant(data, rank, to->dim, from);
+	feed->constant = data->exact || amos_is_constant(data, feed->source, rank, to->dim, from);
 	feed->per = feed->constant ? count : flat[0];
 	feed->stream = !feed->constant && from->rank == 1 && feed->per > 1;
 	if (feed->constant ||
@@ -266,6 +266,8 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model,
 		    .name = slot->name, .type = slot->type, .rank = (int)slot->rank};
 		memcpy(inputs[n++].dim, slot->dim, sizeof slot->dim);
 		const struct amos_source *source = amos_source_of(data, slot->name);
+		if (source && slot->ignore) // labels
+			data->sources[source - data->sources].counts = true;
 		if (source)
 			data->feeds[data->nfeeds++] =
 			    (struct amos_feed){.slot = i, .to = slot, .source = source};
@@ -315,6 +317,31 @@ static void describe_recordings(const struct amos_data *data, const struct amos_
 		            name, (long long)r->left_out);
 }
 
+// Reports readings that a user may not have meant.
+static int write_read(struct amos_data *data)
+{
+	free(data->read);
+	char **note = &data->read;
+	*note = strdup("");
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_feed *feed = &data->feeds[i];
+		const char *name = feed->source->name;
+		if (feed->divide != 1)
+			amos_append(note,
+			            "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
+			            name);
+		if (feed->constant && data->counted >= 0 && feed->from && feed->to->rank)
+			amos_append(note, "data: %s: the same array in every batch\n", name);
+	}
+	for (int i = 0; i < data->nfiles; i++)
+		if (data->files[i].counting)
+			amos_append(note,
+			            "data: %s: the first line, 0,1 and so on, is read as numbers; "
+			            "remove it if it names the columns\n",
+			            data->files[i].text);
+	return *note ? AMOS_DONE : amos_no_memory("--data");
+}
+
 static int write_note(struct amos_data *data, const struct amos_model *model)
 {
 	free(data->note);
@@ -334,11 +361,7 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 		amos_append(note,
 		            "data: the last %lld %s held out %s omitted: too few for a batch\n",
 		            (long long)left, amos_unit(data, left), PLURAL(left, "is", "are"));
-	for (int i = 0; i < data->nfeeds; i++)
-		if (data->feeds[i].divide != 1)
-			amos_append(note,
-			            "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
-			            data->feeds[i].source->name);
+	amos_append(note, "%s", data->read);
 	for (int i = 0; i < data->nfeeds; i++)
 		describe_recordings(data, &data->feeds[i], note);
 	return *note ? AMOS_DONE : amos_no_memory("--data");
@@ -365,6 +388,8 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		status = check_windows(data);
 	if (!status)
 		status = attach_masks(data);
+	if (!status)
+		status = write_read(data);
 	if (status || data->exact)
 		return status;
 	if (!any)

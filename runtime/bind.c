@@ -58,21 +58,29 @@ static bool has_input_shape(int rank, const int64_t *dim, const struct amos_arra
 	return same;
 }
 
-bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim,
-                      const struct amos_array *array)
+// True if axis 0 of the array does not have to count samples.
+static bool may_be_constant(const struct amos_data *data, const struct amos_source *source,
+                            int rank, const int64_t *dim, const struct amos_array *array)
+{
+	return has_input_shape(rank, dim, array) && !(source->counts && dim[0] == data->batch);
+}
+
+bool amos_is_constant(const struct amos_data *data, const struct amos_source *source, int rank,
+                      const int64_t *dim, const struct amos_array *array)
 {
 	if (!rank)
 		return amos_elements(array->rank, array->dim) == 1;
-	return has_input_shape(rank, dim, array) && array->dim[0] != data->counted;
+	return may_be_constant(data, source, rank, dim, array) && array->dim[0] != data->counted;
 }
 
 // Returns the array of an input that takes samples; NULL: none, or it is the same in every batch.
 static const struct amos_array *samples_of(const struct amos_data *data,
                                            const struct amos_input *input)
 {
-	const struct amos_array *array = amos_source_array(data, amos_source_of(data, input->name));
-	bool constant =
-	    array && data->counted >= 0 && amos_is_constant(data, input->rank, input->dim, array);
+	const struct amos_source *source = amos_source_of(data, input->name);
+	const struct amos_array *array = amos_source_array(data, source);
+	bool constant = array && data->counted >= 0 &&
+	                amos_is_constant(data, source, input->rank, input->dim, array);
 	return input->rank && !constant ? array : NULL;
 }
 
@@ -204,10 +212,10 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 	data->counted = -1;
 	data->ahead = 0;
 	for (int i = 0; i < n && data->counted < 0; i++) {
-		const struct amos_array *array =
-		    amos_source_array(data, amos_source_of(data, inputs[i].name));
+		const struct amos_source *source = amos_source_of(data, inputs[i].name);
+		const struct amos_array *array = amos_source_array(data, source);
 		if (array && array->rank && inputs[i].rank &&
-		    !has_input_shape(inputs[i].rank, inputs[i].dim, array))
+		    !may_be_constant(data, source, inputs[i].rank, inputs[i].dim, array))
 			data->counted = array->dim[0];
 	}
 	status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
@@ -247,6 +255,20 @@ void amos_list_name(char *list, size_t room, const char *name)
 	snprintf(list + at, room - at, "%s%s", at ? ", " : "", name);
 }
 
+// Axis 0 counts samples of an input whose file leaves it open, and of an input of the loss that has
+// the batch there. A compiled model says that of labels alone.
+static void find_counts(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	for (int i = 0; i < data->nsources; i++)
+		data->sources[i].counts = true;
+	for (int i = 0; i < n; i++) {
+		int at = amos_index(inputs[i].name, data->sources, data->nsources,
+		                    sizeof *data->sources);
+		if (at >= 0 && inputs[i].rank && inputs[i].dim[0] >= 0)
+			data->sources[at].counts = false;
+	}
+}
+
 int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	char given[512] = "", expected[512] = "";
@@ -261,5 +283,6 @@ int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 		return amos_fail(AMOS_INPUT,
 		                 "--data: expected data of the model's inputs, %s; found %s",
 		                 expected, given);
+	find_counts(data, n, inputs);
 	return amos_data_lay_out(data, n, inputs);
 }

@@ -22,9 +22,10 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->threads = amos_threads(options->threads);
 	data->decoded = INT64_C(1) << 30;
 	data->note = strdup("");
+	data->read = strdup("");
 	data->unused = strdup("");
 	int status =
-	    !data->note || !data->unused ? amos_no_memory("--data")
+	    !data->note || !data->read || !data->unused ? amos_no_memory("--data")
 	    : options->split >= 1 || options->split == 0
 	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g%s",
 	                    options->split,
@@ -55,6 +56,7 @@ void amos_data_close(struct amos_data *data)
 	amos_sources_close(data);
 	free(data->feeds);
 	free(data->note);
+	free(data->read);
 	free(data->unused);
 	free(data);
 }

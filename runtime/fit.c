@@ -49,6 +49,7 @@ int amos_fit(struct amos *m, const struct amos_training *training)
 		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name,
 		                 entries[0]);
 	memcpy(&all, training, training->size);
+	amos_locale_own();
 	int status = take_options(&options, all.options);
 	if (!status)
 		status = amos_data_open(&options, 0, &data);
@@ -58,5 +59,6 @@ int amos_fit(struct amos *m, const struct amos_training *training)
 		status = amos_train_as(m, data, &options, &all, &result);
 	amos_data_close(data);
 	m->last = NULL;
+	amos_locale_host();
 	return status;
 }

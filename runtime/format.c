@@ -33,7 +33,7 @@ static int idx_parse(struct amos_array *array, const char *path, struct amos_blo
 		const unsigned char *d = at + 4 + 4 * a;
 		array->dim[a] = (int64_t)d[0] << 24 | d[1] << 16 | d[2] << 8 | d[3];
 	}
-	int status = amos_array_take(array, path, blob, 4 + 4 * (size_t)array->rank);
+	int status = amos_array_take_all(array, path, blob, 4 + 4 * (size_t)array->rank);
 	return status || amos_types[array->type].bytes == 1
 	           ? status
 	           : amos_array_reorder(array, path, true, false);

@@ -122,6 +122,8 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 		status = amos_data_attach(data, c->model, entries);
 	if (!status && !o->quiet)
 		amos_print(stderr, data->unused, "");
+	if (!status && !o->quiet && !(c->verb->takes & LOOP)) // train prints it with the note
+		amos_print(stderr, data->read, "");
 	if (!status)
 		status = work(c, m, data);
 	amos_data_close(data);
@@ -443,6 +445,7 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 		c.verb = &verbs[verb];
 	char **began;
 	c.options.argv = argv;
+	amos_locale_own();
 	int status = parse_resumed(&c, argc - skip, argv + skip, &began);
 	c.options.argc = argc;
 	c.options.argv = argv;
@@ -454,5 +457,6 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 		amos_print(stderr, amos_error(), "  ");
 		fputs("\n", stderr);
 	}
+	amos_locale_host();
 	return status;
 }

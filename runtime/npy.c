@@ -67,7 +67,7 @@ int amos_array_npy(struct amos_array *array, const char *where, struct amos_blob
 		                 "%s: expected numbers of 1, 2, 4 or 8 bytes, or Booleans; found "
 		                 "elements of type %.*s",
 		                 where, (int)strcspn(descr, ","), descr);
-	int status = amos_array_take(array, where, blob, start + size);
+	int status = amos_array_take_all(array, where, blob, start + size);
 	return status || !(swap || fortran) ? status
 	                                    : amos_array_reorder(array, where, swap, fortran);
 }

@@ -38,6 +38,8 @@ void amos_blob_free(struct amos_blob *);
 // (copied if unaligned). If the array is longer than the blob, the caller still owns the blob.
 // `where` names the file in messages.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
+// The same, of elements that end where the blob does.
+int amos_array_take_all(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
 void amos_array_free(struct amos_array *);
 // Returns a copy of `text` as amos_visible() writes it; NULL: out of memory.
 char *amos_escaped(const char *text, bool exact);
@@ -56,6 +58,7 @@ struct amos_arrays {
 	int64_t n;
 	size_t room;
 	struct amos_array *at;
+	bool counting; // csv: the first line, read as numbers, is 0,1,2, ..., perhaps names
 };
 // Appends an array without elements. Its name, `length` bytes at `name` (NULL: none), is escaped as
 // in models. NULL: out of memory; amos_error() names `path`.
@@ -274,6 +277,7 @@ struct amos_opened { // one array of a file
 	bool token;                 // text: bytes are tokens, not divided by 255
 	bool wave;                  // wav: may be padded with silence
 	bool cut;                   // by windows()
+	bool counting;              // as of struct amos_arrays
 };
 // Cuts the array of `from` into windows of `size` elements along axis 0, one every `step`.
 int amos_windows_cut(const struct amos_opened *from, int64_t size, int64_t step,
@@ -289,6 +293,7 @@ struct amos_source {
 	bool raw;     // u8 is not divided by 255 for float inputs
 	bool by_name; // from FILE.npz: may be unused
 	bool taken;   // the model has that input
+	bool counts;  // axis 0 of the input is the batch, as the model's file or the loss says
 	// Of images:
 	struct amos_array array; // without elements if they are decoded batch by batch
 	struct amos_pixels pixels;
@@ -323,8 +328,8 @@ const struct amos_array *amos_source_array(const struct amos_data *, const struc
 int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
 // its axis 0 does not count samples; if all arrays are like that, they form one batch.
-bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
-                      const struct amos_array *);
+bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,
+                      const int64_t *dim, const struct amos_array *);
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any
 // entry.
 // Returns what follows a number of samples: "sample", "samples", or of a stream, "window",

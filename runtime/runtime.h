@@ -121,6 +121,7 @@ double amos_now(void); // seconds, of a clock that never goes back
 struct amos_data {     // open data
 	int64_t batch; // samples per batch; may be set for the model that is bound or attached next
 	char *note;    // the choices made, one per line; "" before amos_data_attach()
+	char *read;    // of `note`, what the user of one batch or an evaluation has to know
 	char *unused;  // what amos_data_take() found unused, one line per file; may be ""
 
 	// private

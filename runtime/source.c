@@ -31,7 +31,7 @@ static int open_arrays(struct amos_data *data, const char *text)
 	struct amos_arrays arrays = {0};
 	int status = amos_arrays_open(text, &arrays);
 	for (int64_t i = 0; !status && i < arrays.n; i++) {
-		struct amos_opened file = {.array = arrays.at[i]};
+		struct amos_opened file = {.array = arrays.at[i], .counting = arrays.counting};
 		arrays.at[i] = (struct amos_array){0};
 		status = add_opened(data, text, &file);
 		close_opened(&file);

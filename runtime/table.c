@@ -48,6 +48,7 @@ int amos_table_lines(const char *path, const char *key,
 	struct amos_blob blob = {(void *)table.numbers, table.count * sizeof(double), false};
 	if (!status)
 		status = amos_array_take(table.array, path, &blob, 0);
+	to->counting = table.counting;
 	amos_blob_free(&blob);
 	free(table.cells);
 	free(line);
@@ -178,14 +179,38 @@ static bool has_names(const struct amos_table *t)
 	return any;
 }
 
+// True if the cells of the first line from `from` on are 0,1,2, ..., which pandas writes for
+// columns without names.
+static bool counts_columns(const struct amos_table *t, size_t from)
+{
+	char number[24];
+	for (size_t i = from; i < t->ncells; i++) {
+		snprintf(number, sizeof number, "%zu", i - from);
+		if (strcmp(t->cells[i], number))
+			return false;
+	}
+	return t->ncells > from + 1;
+}
+
+// True if the first line is that of pandas with an index, ,0,1,2, whose column is not taken.
+static bool names_index(const struct amos_table *t)
+{
+	for (int i = 0; i < t->taken; i++)
+		if (!t->column[i])
+			return false;
+	return t->ncells && !*t->cells[0] && counts_columns(t, 1);
+}
+
 static int read_row(struct amos_table *t, long number, char *line)
 {
 	bool first = !t->array->rank, named = false;
 	int status = split(t, number, line);
 	if (!status && first)
 		status = pick(t, &named);
-	if (status || (first && (named || has_names(t))))
+	if (status || (first && (named || has_names(t) || names_index(t))))
 		return status;
+	if (first)
+		t->counting = counts_columns(t, 0);
 	for (size_t i = (size_t)t->taken; !t->key && i < t->ncells; i++)
 		if (*t->cells[i])
 			return amos_fail(AMOS_INPUT,

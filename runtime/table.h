@@ -14,7 +14,8 @@ struct amos_table {
 	size_t count, room;
 	char **cells; // csv: of the current line
 	size_t ncells, cell_room;
-	int taken; // csv: columns taken
+	int taken;     // csv: columns taken
+	bool counting; // csv: the first line is 0,1,2, ...
 	int column[MOST_COLUMNS];
 };
 

@@ -133,7 +133,9 @@ static void show_progress(struct training *t)
 	t->now.eval_accuracy = t->point.held.accuracy;
 	t->now.seconds = amos_now() - t->begin_time;
 	amos_use_batch(t->m, 0);
+	amos_locale_host();
 	t->stopped = training->progress(training->context, &t->now) != 0;
+	amos_locale_own();
 }
 
 // Until the first evaluation, the last checkpoint is also the best: one file with two names.

@@ -3,12 +3,15 @@
 // DATA.npz
 #include "amosc.h"
 #include <glob.h>
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static int wrong;
 
@@ -332,6 +335,37 @@ static void cotangents(const struct job *job)
 	amosc_close(s);
 }
 
+static void hear(void *context, const char *text)
+{
+	char number[8];
+	snprintf(number, sizeof number, "%.1f", 0.5);
+	*(int *)context |= *text && !strcmp(number, "0,5");
+}
+
+// A program may have set a locale in which 0.5 is 0,5.
+static void decimal_comma(const struct job *job)
+{
+	struct amosc *s;
+	struct amos_result result;
+	char here[4096], number[8];
+	int heard = 0;
+	if (!getcwd(here, sizeof here) ||
+	    system("localedef -i de_DE -f UTF-8 ./de_DE.UTF-8 >messages 2>&1") > 1 << 8 ||
+	    setenv("LOCPATH", here, 1) || !setlocale(LC_ALL, "de_DE.UTF-8"))
+		return; // this system has no localedef
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job), "open");
+	amosc_listen(s, hear, &heard);
+	expect(!amosc_option(s, "split", "0.5") && !amosc_option(s, "steps", "2") &&
+	           !amosc_option(s, "out", "comma") && !amosc_option(s, "overwrite", NULL),
+	       "options in a locale with a decimal comma");
+	expect(!amosc_train(s, &result), "train in that locale");
+	amosc_close(s);
+	expect(heard, "the program's locale in its callback");
+	snprintf(number, sizeof number, "%.1f", 0.5);
+	expect(!strcmp(number, "0,5"), "the program's locale afterwards");
+	setlocale(LC_ALL, "C");
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -358,5 +392,6 @@ int main(int argc, char **argv)
 	missing(&jobs[0]);
 	train_again(&jobs[0]);
 	show_text(&jobs[0]);
+	decimal_comma(&jobs[0]);
 	return wrong;
 }

@@ -52,6 +52,17 @@ a.set_input("x", None)
 a.forward()
 assert bytes(a.outputs["logits"]) != before
 own[:] = mine[:]
+for i in range(len(own)):
+    own[i] = 0
+a.inputs["x"] = mine
+assert bytes(own) == bytes(mine)
+for name, values, error in ("x", own[:1], ValueError), ("nothing", own, KeyError):
+    try:
+        a.inputs[name] = values
+    except error:
+        pass
+    else:
+        raise SystemExit(f"inputs['{name}'] is set to another array")
 for name, values, error in ("x", room, TypeError), ("nothing", mine, KeyError):
     try:
         a.set_input(name, values)

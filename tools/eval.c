@@ -10,6 +10,7 @@ void verb_eval(Session *session)
 	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
+	tell(session, "%s", data->read);
 	struct amos *open = open_program(program);
 	release_program(program);
 	amos_give_back();

@@ -150,6 +150,7 @@ static void run_batch(Session *session)
 	run_passes(p, PASS_read);
 	need_done(amos_output_check(out));
 	attach_data(p);
+	tell(session, "%s", p->data->read);
 	struct amos *open = open_program(p);
 	Batch a = {.arena = session->arena,
 	           .graph = program_graph(p),

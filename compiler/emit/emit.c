@@ -390,6 +390,7 @@ static void *compile_thread(void *context)
 	Batch *batch;
 	int number;
 	amos_spread(c->home, c->number);
+	amos_locale_own();
 	if (TRY(c->failure)) {
 		give_up(c->emitter);
 		return NULL;

@@ -85,6 +85,19 @@ def _view(address, kind, shape):
     return numpy.frombuffer(array, _types[kind][1]).reshape(shape) if numpy else array
 
 
+class _Arrays(dict):
+    """Arrays by name. Setting one copies a number or an array of its shape into it."""
+
+    def __setitem__(self, name, values):
+        own = self[name]
+        if not numpy:
+            own[:] = values
+        elif numpy.shape(values) not in ((), own.shape):
+            raise ValueError(f"{name}: expected the shape {own.shape}, found {numpy.shape(values)}")
+        else:
+            numpy.copyto(own, values, casting="same_kind")
+
+
 def _model():
     return ctypes.byref(ctypes.c_char.in_dll(_lib, "@ID@_model"))
 
@@ -120,7 +133,7 @@ class Trainer:
             if address:
                 shape = _lib.amos_shape(*at)[:_lib.amos_rank(*at)]
                 arrays[_lib.amos_name(*at).decode()] = _view(address, _lib.amos_type(*at), shape)
-        return arrays
+        return _Arrays(arrays)
 
     def block(self, kind):
         """Returns all "parameters", "gradients" or "state" as one array of floats."""
