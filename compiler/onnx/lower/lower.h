@@ -211,7 +211,7 @@ int wide_axes(const Shape *);                      // the number of axes longer 
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 
-typedef enum Role { R_none, R_weight, R_bias, R_scalar, R_statistic } Role;
+typedef enum Role { R_none, R_weight, R_bias, R_value, R_scalar, R_statistic } Role;
 typedef enum OpSet {
 #define INPUT(...)
 #define SET(name, ops) OPS_##name,

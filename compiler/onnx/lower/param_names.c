@@ -131,25 +131,52 @@ static Leaves leaves_of(Reader *r, Weight *w)
 
 enum { MANY = 4 };
 
+// Returns the next tensor of the program among the arguments of a call, or NULL, and moves on.
+static const Target *next_argument(const Reader *r, const char **at)
+{
+	while (*at && (*at = strchr(*at, '%'))) {
+		size_t length = strspn(
+		    ++*at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+		const uint64_t *cell = table_find(r->placeholders, *at, length);
+		if (cell)
+			return (const Target *)(uintptr_t)*cell;
+	}
+	return NULL;
+}
+
+static const char *arguments_of(const NodeProto *node)
+{
+	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
+	return call ? strstr(call, "args = (") : NULL;
+}
+
 // Stores the first MANY parameters among the arguments of the call, in order; returns their number.
 // More than MANY cannot be distinguished.
 static int called_with(const Reader *r, const NodeProto *node, const char **name)
 {
-	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
+	const char *at = arguments_of(node);
+	const Target *t;
 	int n = 0;
-	for (const char *at = call ? strstr(call, "args = (") : NULL; at && (at = strchr(at, '%'));
-	     at++) {
-		size_t length = strspn(
-		    at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-		const uint64_t *cell = table_find(r->placeholders, at + 1, length);
-		const Target *t = cell ? (const Target *)(uintptr_t)*cell : NULL;
-		if (!t || !t->parameter)
+	while ((t = next_argument(r, &at))) {
+		if (!t->parameter)
 			continue;
 		if (n < MANY)
 			name[n] = t->name;
 		n++;
 	}
 	return n;
+}
+
+// True if the call has this buffer or constant of the program as its argument. BatchNorm has
+// statistics, whose values a merged parameter may share.
+static bool is_called_buffer(const Use *u)
+{
+	const char *at = arguments_of(u->node);
+	const Target *t;
+	while ((t = next_argument(u->r, &at)))
+		if (!t->parameter && !strcmp(t->name, u->w->name))
+			return strcmp(u->node->op_type, "BatchNormalization") != 0;
+	return false;
 }
 
 bool is_fused(const NodeProto *node)
@@ -182,7 +209,7 @@ static const char *name_by_call(const Use *u)
 	const char *name[MANY], *own = u->leaves.parameters == 1 ? u->leaves.name : u->w->name;
 	const char *call = node_property(u->node, "pkg.torch.onnx.fx_node");
 	int n = called_with(r, u->node, name);
-	if (!n || n > MANY || is_fused(u->node))
+	if (!n || n > MANY || is_fused(u->node) || is_called_buffer(u))
 		return NULL;
 	if (strstr(call, "group_norm") && !strcmp(u->node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own

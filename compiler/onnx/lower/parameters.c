@@ -235,10 +235,10 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	const Use u = use_of(r, w, c && !c->space->depth ? c : NULL, k);
 	const char *why = reason_not_trained(&u);
 	int choice = users_choice(r, u.name, w->name);
-	if (choice == 1 && u.role == R_scalar && w->shape.rank == 0)
+	if (choice == 1 && why && u.role >= R_value && w->shape.rank == 0)
 		choice = -1;
 	bool statistic = why && !strcmp(why, running_statistics);
-	if (r->options->separate && w->shape.rank && u.node && u.role != R_scalar && !statistic)
+	if (r->options->separate && w->shape.rank && u.node && u.role < R_value && !statistic)
 		why = NULL;
 	bool frozen = choice == 0 && (!why || statistic); // a constant stays one
 	if (frozen)

@@ -261,6 +261,19 @@ static const char *signature_reason(const Use *u)
 	return "a constant of the program";
 }
 
+// True if a value of an operator is a parameter: PyTorch's newer exporter says so; its older one
+// names what the module names, such as the token of masked patches.
+static bool is_learned_value(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	if (r->signature)
+		return is_parameter_name(r, w->name) || u->leaves.parameters;
+	if (!starts_with(r->proto->producer_name, "pytorch") || is_opaque(u->name))
+		return false;
+	return !has(r, w, T_hides) && (has_few_values(r, w, 1) || !has(r, w, T_two));
+}
+
 const char *reason_not_trained(const Use *u)
 {
 	if (u->w->inner)
@@ -270,7 +283,7 @@ const char *reason_not_trained(const Use *u)
 	if (u->r->file->trained)
 		return table_find_s(u->r->file->trained, u->w->name) ? no_reason
 		                                                     : "the file does not train it";
-	if (u->role == R_scalar)
+	if (u->role == R_scalar || (u->role == R_value && !is_learned_value(u)))
 		return "a number of an operator";
 	const char *why = u->r->signature ? signature_reason(u) : guess_reason(u);
 	return !why && u->w->table && has(u->r, u->w, T_sines) ? sines : why;
@@ -286,6 +299,8 @@ const char *reason_to_ask(const Use *u)
 		return NULL;
 	if (u->r->signature)
 		return is_computed(u) && !is_one_of(OPS_recurrent, u->reader) ? computed : NULL;
+	if (u->role == R_value && count_of(&w->shape) == 1)
+		return "a bound or an exponent: a weight to train, or a constant to --freeze?";
 	// A kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the bias
 	// too.
 	bool kernel = is_one_of(OPS_affine, node) && u->operand == 1 && !w->alias &&

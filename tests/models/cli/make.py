@@ -515,3 +515,43 @@ linear (x) => (y)
   u = Constant<value = float[3, 2] {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>()
   y = MatMul(x, u)
 }"""), "nested.onnx")
+
+# Parameters that operators choose, bound and raise to: a token of masked rows, a bound and an exponent, which is read twice; no
+# parameters are a mask and an unnamed bound.
+LEARNED = """<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+learned (float[n, 3] x, int64[n, 1] m) => (float[n, 3] y)
+<float[1, 3] token = {0.5, -0.25, 0.75}, float bound = {0.25}, float[1] p = {3}, float[3] hidden = {0, -1e9, 0},
+ float MAX = {-2}>
+{
+  c = Cast<to = 9>(m)
+  z = Where(c, token, x)
+  low = Where(c, z, hidden)
+  kept = Max(low, MAX)
+  a = Max(kept, bound)
+  b = Pow(a, p)
+  y = Div(b, p)
+}"""
+model = parser.parse_model(LEARNED)
+model.graph.initializer[-1].name = model.graph.node[3].input[1] = "onnx::Max_9"
+save(model, "learned.onnx")
+
+# As PyTorch's newer exporter describes it: a product of a buffer and a parameter, and a token.
+CALLED = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+called (float[n, 3] x, int64[n, 1] m) => (float[n, 3] y)
+<float[3, 2] table = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[2, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25},
+ float[1, 3] token = {0.1, 0.2, 0.3}>
+{
+  c = Cast<to = 9>(m)
+  t = MatMul(table, w)
+  z = Where(c, token, x)
+  y = MatMul(z, t)
+}"""
+model = parser.parse_model(CALLED)
+for n, call in zip(model.graph.node[1:], ["matmul.default](args = (%b_table, %p_w)", "where.self](args = (%c, %p_token, %x)"]):
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=torch.ops.aten." + call + ", kwargs = {})")
+signature = "# inputs\np_w: PARAMETER target='w'\np_token: PARAMETER target='token'\nb_table: BUFFER target='table' persistent=True\n"
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, kind in (("w", "PARAMETER"), ("token", "PARAMETER"), ("table", "BUFFER")):
+    v = model.graph.value_info.add(name=name)
+    v.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value=kind)
+save(model, "called.onnx")
