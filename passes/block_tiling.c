@@ -111,7 +111,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int toget
 			if (c.height * c.columns <= sums * machine->threads)
 				try_tile(machine, z, together, parts, c, &best);
 	Choice alone = {.height = most, .columns = 2 * most, .alone = true};
-	if (alone.height * alone.columns <= sums * machine->threads && p->k >= 2 * LEAST_PART)
+	bool fits = alone.height * alone.columns <= sums * machine->threads;
+	for (; fits && p->k >= 2 * LEAST_PART && alone.columns > most; alone.columns -= most / 2)
 		try_tile(machine, z, together, parts, alone, &best);
 	return best;
 }
