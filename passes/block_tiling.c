@@ -111,7 +111,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int toget
 			if (c.height * c.columns <= sums * machine->threads)
 				try_tile(machine, z, together, parts, c, &best);
 	Choice alone = {.height = most, .columns = 2 * most, .alone = true};
-	if (alone.height * alone.columns <= sums * machine->threads && p->k >= 2 * LEAST_PART)
+	bool fits = alone.height * alone.columns <= sums * machine->threads;
+	for (; fits && p->k >= 2 * LEAST_PART && alone.columns > most; alone.columns -= most / 2)
 		try_tile(machine, z, together, parts, alone, &best);
 	return best;
 }
@@ -125,18 +126,16 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 	return choose_tile(machine, &z, 1, MOST_PARTS, SUMS).parts > 1;
 }
 
-// Returns how many tiles of a column a worker has, one after the other, so that partial results of
-// its rows are few: as many as cost no time.
-static int64_t choose_strips(const Scheduler *t, const BlockSizes *z)
+int64_t share_evenly(const Machine *machine, int64_t units, int64_t across, int64_t most)
 {
-	int64_t best = 1, least = INT64_MAX, wave = wave_of(t->machine);
-	for (int64_t strips = 1; strips <= z->down; strips++) {
-		int64_t workers = z->across * ceil_div(z->down, strips);
-		int64_t time = ceil_div(workers, wave) * strips;
+	int64_t best = 1, least = INT64_MAX, wave = wave_of(machine);
+	for (int64_t each = 1; each <= most; each++) {
+		int64_t workers = across * ceil_div(units, each);
+		int64_t time = ceil_div(workers, wave) * each;
 		if (time > least)
 			continue;
 		least = time;
-		best = strips;
+		best = each;
 	}
 	return best;
 }
@@ -296,8 +295,8 @@ void tile_block(Scheduler *t)
 	choose_stages(t, &z, best.parts, z.matrix && beside == SUMS && (copied || !warpgroups));
 	s->together = rows_together(t);
 	z = block_sizes(t->graph, t->kern, t->machine);
-	if (s->reduce.count)
-		s->strips = choose_strips(t, &z);
+	if (s->reduce.count) // tiles of a column have one partial result
+		s->strips = share_evenly(t->machine, z.down, z.across, z.down);
 	z = block_sizes(t->graph, t->kern, t->machine);
 	int64_t each = ceil_div(t->together * z.part_size, wave_of(t->machine));
 	int64_t some = MAX(LEAST, MIN(ELEMENTS, each));

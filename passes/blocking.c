@@ -428,9 +428,9 @@ static void share_rows(Scheduler *t, int64_t rows, int64_t row)
 	int64_t warp = t->machine->warp, teams = warp ? t->machine->threads / warp : 0;
 	if (!warp || row > ELEMENTS * warp || rows < teams * t->machine->workers)
 		return;
-	int64_t each = rows / (teams * WAVES * wave_of(t->machine));
+	int64_t units = ceil_div(rows, teams), most = rows / (teams * WAVES * wave_of(t->machine));
 	t->sched->team = warp;
-	t->sched->rows = teams * MAX(1, MIN(MOST, each));
+	t->sched->rows = teams * share_evenly(t->machine, units, 1, MAX(1, MIN(MOST, most)));
 	t->sched->workers = ceil_div(rows, t->sched->rows);
 }
 

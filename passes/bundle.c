@@ -227,11 +227,15 @@ static void put_level(Bundle *b, const Ints *list, int level)
 	}
 }
 
-static void put_group(Bundle *b)
+// Launches the group, or, `products`, as much of it as its products need. Another begins.
+static void put_levels(Bundle *b, bool products)
 {
 	int last = 0, slots = b->plan->graph->slots.count;
-	for (int i = 0; i < b->group.count; i++)
-		last = MAX(last, b->level[b->group.at[i]]);
+	for (int i = 0; i < b->group.count; i++) {
+		int k = b->group.at[i];
+		if (!products || is_product(&b->plan->kerns.at[k]))
+			last = MAX(last, b->level[k]);
+	}
 	for (int level = 1; level <= last; level++)
 		put_level(b, &b->group, level);
 	memset(b->reader, 0, sizeof *b->reader * (size_t)slots);
@@ -239,6 +243,11 @@ static void put_group(Bundle *b)
 	b->group.count = 0;
 	b->groups++;
 	b->held = 0;
+}
+
+static void put_group(Bundle *b)
+{
+	put_levels(b, false);
 }
 
 // Adds what kernel k reads, and others compute, to the bytes that the group holds: but for what
@@ -286,6 +295,21 @@ static void join_group(Bundle *b, int k)
 			b->storer[b->slot[kern->out[o]] - 1] = level;
 	hold(b, k);
 	PUSH(b->arena, b->group, k);
+}
+
+// Launches the group's products, which hold most. Kernels after them, such as updates of the
+// weights whose gradients they are, wait on in the next group, if there is room for these.
+static void put_products(Bundle *b)
+{
+	Ints all = {0};
+	for (int i = 0; i < b->group.count; i++)
+		PUSH(b->arena, all, b->group.at[i]);
+	put_levels(b, true);
+	for (int i = 0; i < all.count; i++)
+		if (!b->done[all.at[i]])
+			join_group(b, all.at[i]);
+	if (b->held > b->room / MORE)
+		put_group(b);
 }
 
 // Launches those that run first, from kernel k on, as many as there is room for.
@@ -376,7 +400,7 @@ static Plan bundled(Arena *arena, Plan p, int64_t first, int64_t room, int windo
 		else if (b.turn[k] == T_waiting)
 			join_group(&b, k);
 		if (b.held > b.room)
-			put_group(&b);
+			put_products(&b);
 	}
 	put_group(&b);
 	for (int k = 0; k < n; k++)

@@ -195,6 +195,12 @@ static bool is_side(int64_t n, int64_t least, int64_t bytes, int64_t most)
 	return n >= least && n * bytes <= most && !(n & (n - 1));
 }
 
+// True for the columns of tiles that are alone.
+static bool is_wide(int64_t n, int64_t bytes, int64_t side)
+{
+	return n * bytes == 2 * side || n * bytes == side + side / 2;
+}
+
 // True if the stages, and one after those of products under way, are in the memory of the launch,
 // if it gives any, and blocks have so much.
 static bool has_stages(const Plan *p, const Sched *s, const BlockSizes *z)
@@ -220,7 +226,8 @@ static void check_block(const Plan *p, int k)
 	if (!has_stages(p, s, &z))
 		fail(p->name, "kernel %d: stages that blocks have no memory for", k);
 	if (!is_side(s->height, z.matrix ? MATRIX_ROWS : 16, bytes, SIDE) ||
-	    !is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes, SIDE << s->alone) ||
+	    !(s->alone ? is_wide(s->columns, bytes, SIDE)
+	               : is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes, SIDE)) ||
 	    (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
 	                    s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
 	              : s->depth != 8 && s->depth != 16))

@@ -118,6 +118,25 @@ static void check_products(Arena *arena, const char *path, const Target *gpu)
 	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");
 }
 
+// The gradients of three weights hold more than there is room for: small updates of the first two
+// wait for that of the third. With two multiprocessors, none of them is small enough to run last.
+static void check_waiting(Arena *arena, const char *path, const Target *gpu)
+{
+	const Graph *g = graph_live(arena, read_graph(arena, path));
+	Machine few = *target_machine(gpu);
+	few.workers = 2;
+	const Plan *p = plan_graph(arena, g, "run", &few);
+	int products = 0, updates = 0, begun = 0;
+	for (int k = 0; k < p->kerns.count; k++) {
+		const Kern *kern = &p->kerns.at[k];
+		products += kern->kind == L_dot && kern->bundled;
+		updates += kern->kind == L_row;
+		begun += kern->kind == L_row && !kern->bundled;
+	}
+	hold(products == 2, "gradients of weights are launched as memory is full");
+	hold(updates == 3 && begun == 1, "small updates after them wait for others");
+}
+
 int main(int argc, char **argv)
 {
 	Arena *arena = arena_new();
@@ -127,6 +146,7 @@ int main(int argc, char **argv)
 	Plan *together = plan_graph(arena, g, "run", target_machine(gpu)),
 	     *on_cpu = plan_graph(arena, g, "run", target_machine(cpu));
 	check_products(arena, argv[argc - 2], gpu);
+	check_waiting(arena, argv[argc - 3], gpu);
 	hold(together->kerns.count - launches(together) >= 4, "updates are launched together");
 	hold(launches(on_cpu) == on_cpu->kerns.count, "on a CPU each kernel is a launch");
 	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");

@@ -9,6 +9,31 @@ enum {
 	COPY = 4, // bytes of the narrowest asynchronous copy
 };
 
+// ---- memory that threads share --------------------------------------------------------
+
+Value lane_number(Gen *g, int i)
+{
+	return LLVMConstInt(g->i32, (unsigned)i, 0);
+}
+
+void load_side(Gen *g, LLVMTypeRef type, int bytes, Value from, int n, Value *to)
+{
+	LLVMTypeRef all = n > 1 ? LLVMVectorType(type, (unsigned)n) : type;
+	Value v = LLVMBuildLoad2(g->b, all, from, "");
+	LLVMSetAlignment(v, (unsigned)(n * bytes));
+	to[0] = v;
+	for (int i = 0; i < n && n > 1; i++)
+		to[i] = LLVMBuildExtractElement(g->b, v, lane_number(g, i), "");
+}
+
+void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Value *from)
+{
+	Value v = n > 1 ? LLVMGetPoison(LLVMVectorType(type, (unsigned)n)) : from[0];
+	for (int i = 0; i < n && n > 1; i++)
+		v = LLVMBuildInsertElement(g->b, v, from[i], lane_number(g, i), "");
+	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), (unsigned)(n * bytes));
+}
+
 // ---- operands -------------------------------------------------------------------------
 
 // Returns the operand; matrix instructions for TF32 round it themselves.
@@ -164,6 +189,8 @@ static bool is_ragged(const ThreadTile *d, const Share *s)
 	return s->wide && s->along && d->p.dot.k % s->vec;
 }
 
+// Threads side by side have what is side by side in memory; of a line that is no power of two of
+// loads, each has several parts.
 void share_start(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
@@ -185,16 +212,17 @@ void share_start(ThreadTile *d, int o)
 	s->start = d->stage;
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
-	int64_t line = (s->along ? depth : s->side) / s->vec;
-	int side_by_side = turned(d, s);
+	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;
+	int side_by_side = turned(d, s), down = (int)(s->count * line / all_line);
 	s->apart = side_by_side > 1 ? 1 : threads / line;
 	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
 	Value outer = LLVMBuildUDiv(g->b, d->thread, number(g, line), "");
 	for (int i = 0; i < s->count; i++) {
-		int64_t group = i / side_by_side * (threads / line) * side_by_side;
+		int64_t group = i % down / side_by_side * (threads / line) * side_by_side;
 		Value next = times(g, outer, side_by_side);
-		next = sum_of(g, next, number(g, group + i % side_by_side));
-		Value own = s->along ? next : inner, at = sum_of(g, d->first[o], own);
+		next = sum_of(g, next, number(g, group + i % down % side_by_side));
+		Value own = s->along ? next : sum_of(g, inner, number(g, i / down * line * s->vec));
+		Value at = sum_of(g, d->first[o], own);
 		int step = s->along ? 1 : s->vec;
 		if (extent % s->side)
 			at = least(g, at, number(g, last_group(extent, step)));
@@ -207,8 +235,9 @@ void share_start(ThreadTile *d, int o)
 			s->to[s->places++] = sum_of(g, to, number(g, s->start));
 		}
 	}
-	bool regular = !is_turned(d, s) && s->apart % d->kind->period == 0;
-	if (side_by_side > 1 && side_by_side < s->count)
+	bool even = down == s->count;
+	bool regular = even && !is_turned(d, s) && s->apart % d->kind->period == 0;
+	if (!even || (side_by_side > 1 && side_by_side < s->count))
 		s->far = IRREGULAR;
 	s->next = regular ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;

@@ -22,31 +22,6 @@ static Loop when_less(Gen *g, Value a, Value b)
 	return when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""));
 }
 
-// ---- memory that threads share --------------------------------------------------------
-
-static Value lane_number(Gen *g, int i)
-{
-	return LLVMConstInt(g->i32, (unsigned)i, 0);
-}
-
-void load_side(Gen *g, LLVMTypeRef type, int bytes, Value from, int n, Value *to)
-{
-	LLVMTypeRef all = n > 1 ? LLVMVectorType(type, (unsigned)n) : type;
-	Value v = LLVMBuildLoad2(g->b, all, from, "");
-	LLVMSetAlignment(v, (unsigned)(n * bytes));
-	to[0] = v;
-	for (int i = 0; i < n && n > 1; i++)
-		to[i] = LLVMBuildExtractElement(g->b, v, lane_number(g, i), "");
-}
-
-void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Value *from)
-{
-	Value v = n > 1 ? LLVMGetPoison(LLVMVectorType(type, (unsigned)n)) : from[0];
-	for (int i = 0; i < n && n > 1; i++)
-		v = LLVMBuildInsertElement(g->b, v, from[i], lane_number(g, i), "");
-	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), (unsigned)(n * bytes));
-}
-
 // ---- sums of a thread -----------------------------------------------------------------
 
 void clear_sums(ThreadTile *d, int n)
@@ -414,6 +389,12 @@ static void finish_row(Gen *g, int n, const Index *own, void *context)
 	store_outs(g, idx);
 }
 
+// Returns how many columns threads finish at once: a power of two, so that all have as many rows.
+static int64_t finished_columns(const ThreadTile *d)
+{
+	return d->size[1] & -d->size[1];
+}
+
 // One thread has every `ways`-th row of a column, in shared memory from row `from` of the tile on.
 static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 {
@@ -438,6 +419,14 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 	unbind_memory(g, &bound);
 }
 
+static void finish_columns(ThreadTile *d, Value group, int64_t rows)
+{
+	Gen *g = d->g;
+	Loop exists = when_less(g, d->column, number(g, d->p.dot.n));
+	finish_rows(d, times(g, group, rows), rows);
+	when_end(g, &exists);
+}
+
 static void finish_group(ThreadTile *d, Value group, int64_t rows)
 {
 	Gen *g = d->g;
@@ -446,9 +435,17 @@ static void finish_group(ThreadTile *d, Value group, int64_t rows)
 	if (d->size[0] * d->size[1] > g->target->machine->threads ||
 	    d->p.dot.batch * d->p.dot.m == 1)
 		g->ops->all_threads(g);
-	Loop exists = when_less(g, d->column, number(g, d->p.dot.n));
-	finish_rows(d, times(g, group, rows), rows);
-	when_end(g, &exists);
+	int64_t wide = finished_columns(d);
+	if (wide == d->size[1]) {
+		finish_columns(d, group, rows);
+		return;
+	}
+	Value first = d->column;
+	Loop parts = loop_begin(g, number(g, 0), number(g, d->size[1]), wide);
+	d->column = sum_of(g, first, parts.i);
+	finish_columns(d, group, rows);
+	loop_end_rolled(g, &parts);
+	d->column = first;
 }
 
 static void finish_tile(ThreadTile *d)
@@ -501,7 +498,7 @@ static void choose_part(ThreadTile *d)
 	d->parts.group = index_i64(g, &tile[1]);
 	d->parts.groups = d->p.across;
 	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
-	partials_share(g, &d->parts, d->size[1]);
+	partials_share(g, &d->parts, finished_columns(d));
 	d->column = sum_of(g, d->first[1], d->parts.own);
 }
 

@@ -113,9 +113,6 @@ struct ThreadTile {
 	Partials parts;               // of the kernel's reductions
 };
 
-// Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
-void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
-void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
 Value pair_of(Gen *, const Value *); // two halves as i32, the first in the low bits
 // Returns the address of a value as an index.
 Index memory_start(Gen *, Ref);
@@ -130,6 +127,10 @@ extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 
 // ---- thread_share.c: operands on their way to shared memory ---------------------------
 
+// Loads or stores `n` elements side by side, whose address is a multiple of their bytes.
+void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
+void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
+Value lane_number(Gen *, int);                     // of a vector
 void share_start(ThreadTile *, int o);             // where the thread's share of operand o lies
 void share_addresses(ThreadTile *, int o);         // and where it comes from
 bool is_copied(const ThreadTile *, const Share *); // by itself
