@@ -42,7 +42,8 @@ static Runs runs_of(Arena *arena, const json_t *row)
 			last->count++;
 			continue;
 		}
-		const char *text = eta_formula(arena, "report", row, value), *power = strchr(text, '^');
+		const char *text = eta_formula(arena, "report", row, value),
+		           *power = strchr(text, '^');
 		if (!is_python(text))
 			text = format(arena, "%.9g", value);
 		else if (power)
