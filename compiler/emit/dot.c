@@ -12,8 +12,8 @@
 
 // ---- the worker -----------------------------------------------------------------------
 
-// Packs those of the strips that the gang has not had yet in this block of k: only its first
-// columns may lack the first strips.
+// Packs those of the strips that the gang has not packed yet in this block of k. Its first columns
+// may begin after its first strips, which the next ones then pack.
 static void pack_kept(Dot *d)
 {
 	Gen *g = d->g;
@@ -184,10 +184,10 @@ static void product(Dot *d)
 	} else {
 		Value first = times(g, d->part, d->p.part_blocks), all = number(g, d->p.blocks);
 		Value end = end_after(g, first, d->p.part_blocks, all);
-		d->packed = variable(g, number(g, d->p.strips));
 		Loop blocks = loop_begin(g, first, end, 1);
 		go_to_block(d, blocks.i);
-		set_variable(g, d->packed, number(g, d->p.strips));
+		if (d->s->kept)
+			d->packed = variable(g, number(g, d->p.strips));
 		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
 		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
 		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
