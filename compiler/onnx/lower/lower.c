@@ -285,6 +285,7 @@ void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
 		spend(r->arena, COST_nodes, 1);
 		r->g->from = add_node(r->g, node_name(node[i]), node[i]->op_type);
 		name_source(r->arena, node[i], &r->g->nodes->list.at[r->g->from]);
+		note_detached(r, node[i]);
 		attempt(r, node[i], run_node, s, &l);
 		r->g->from = from;
 		for (size_t k = 0; k < count; k++)

@@ -250,6 +250,7 @@ const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name);                       // made up by an exporter
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
+void note_detached(Reader *, const NodeProto *);        // notes a detach() that its call names
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 // True if a softmax follows: the node's results, or sums with them, are attention scores.

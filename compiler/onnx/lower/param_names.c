@@ -150,6 +150,24 @@ static const char *arguments_of(const NodeProto *node)
 	return call ? strstr(call, "args = (") : NULL;
 }
 
+void note_detached(Reader *r, const NodeProto *node)
+{
+	static const char detach[] = "%detach";
+	const char *at = node_property(node, "pkg.torch.onnx.fx_node");
+	while (at && (at = strstr(at, detach))) {
+		const char *rest = at + strlen(detach);
+		size_t digits = *rest == '_' ? strspn(rest + 1, "0123456789") : 0;
+		size_t length = strlen(detach) + (digits ? digits + 1 : 0);
+		// Exporters detach constants in place: %detach_, %detach__1.
+		if (digits || *rest != '_')
+			note(r,
+			     "gradients pass through '%.*s' of the traced program: ONNX has no "
+			     "detach()",
+			     (int)length - 1, at + 1);
+		at += length;
+	}
+}
+
 // Stores the first MANY parameters among the arguments of the call, in order; returns their number.
 // More than MANY cannot be distinguished.
 static int called_with(const Reader *r, const NodeProto *node, const char **name)

@@ -555,3 +555,18 @@ for name, kind in (("w", "PARAMETER"), ("token", "PARAMETER"), ("table", "BUFFER
     v = model.graph.value_info.add(name=name)
     v.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value=kind)
 save(model, "called.onnx")
+
+# A straight-through estimator as PyTorch's newer exporter describes it; the optimizer left out the detached Identity. A constant
+# that the exporter detached in place is none.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+detached (float[n, 3] x) => (float[n, 2] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>
+{
+  z = MatMul(x, w)
+  q = Round(z)
+  d = Sub(q, z)
+  y = Add(z, d)
+}""")
+for n, args in ((model.graph.node[1], "%matmul, %detach_"), (model.graph.node[3], "%matmul, %detach_1")):
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=t](args = (" + args + "), kwargs = {})")
+save(model, "detached.onnx")
