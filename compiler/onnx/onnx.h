@@ -106,10 +106,11 @@ typedef struct Model {
 	OpCounts ops;
 	VEC(const char *)
 	notes; // decisions the user should know: ties, splits, folded, exporter bugs
-	VEC(Untrained) untrained; // the largest first; neither scalars nor statistics
-	int64_t weights;          // elements of all float initializers except scalars
-	struct File *file;        // the bytes, for write-back
-	const char *doubles;      // where the file first computes in double; NULL: nowhere
+	VEC(const char *) detached; // values that no gradient may pass, which ONNX cannot say
+	VEC(Untrained) untrained;   // the largest first; neither scalars nor statistics
+	int64_t weights;            // elements of all float initializers except scalars
+	struct File *file;          // the bytes, for write-back
+	const char *doubles;        // where the file first computes in double; NULL: nowhere
 } Model;
 
 typedef VEC(Known) KnownList;

@@ -150,6 +150,15 @@ static const char *arguments_of(const NodeProto *node)
 	return call ? strstr(call, "args = (") : NULL;
 }
 
+static void add_detached(Reader *r, const char *name)
+{
+	for (int i = 0; i < r->model->detached.count; i++)
+		if (!strcmp(r->model->detached.at[i], name))
+			return;
+	PUSH(r->arena, r->model->detached, name);
+	note(r, "gradients pass through '%s' of the traced program: ONNX has no detach()", name);
+}
+
 void note_detached(Reader *r, const NodeProto *node)
 {
 	static const char detach[] = "%detach";
@@ -160,10 +169,7 @@ void note_detached(Reader *r, const NodeProto *node)
 		size_t length = strlen(detach) + (digits ? digits + 1 : 0);
 		// Exporters detach constants in place: %detach_, %detach__1.
 		if (digits || *rest != '_')
-			note(r,
-			     "gradients pass through '%.*s' of the traced program: ONNX has no "
-			     "detach()",
-			     (int)length - 1, at + 1);
+			add_detached(r, format(r->arena, "%.*s", (int)length - 1, at + 1));
 		at += length;
 	}
 }
