@@ -540,16 +540,6 @@ static int set_length(struct training *t)
 	                                                     : amos_set_steps(t->m, steps);
 }
 
-// Reports batches at the end that were too few for an update.
-static void tell_rest(struct training *t)
-{
-	int64_t more = t->m->more, rest = more - batches_left(t);
-	if (more && rest)
-		amos_say(&t->log,
-		         "the last %lld %s of the training made no update, which takes %lld\n",
-		         (long long)rest, PLURAL(rest, "batch", "batches"), (long long)more + 1);
-}
-
 static int train(struct training *t)
 {
 	bool resumed = t->options->resume;
@@ -577,11 +567,14 @@ static int train(struct training *t)
 		amos_say(&t->log, "an update takes %lld batches; an epoch has %lld\n",
 		         (long long)t->m->more + 1, (long long)batches);
 	status = loop(t);
-	if (!status && !t->result->stopped)
-		tell_rest(t);
+	int64_t rest = t->m->more - batches_left(t);
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",
 		         (long long)t->point.step, t->dir);
+	else if (!status && rest)
+		amos_say(&t->log, "the last %lld %s made no update, which takes %lld\n",
+		         (long long)rest, PLURAL(rest, "batch", "batches"),
+		         (long long)t->m->more + 1);
 	return status;
 }
 
