@@ -93,7 +93,7 @@ AMOS_API const char *amos_error(void);
 /* How amos_open() makes an instance. Zeros are the defaults; set `size` first. */
 struct amos_setup {
 	size_t size;     /* sizeof(struct amos_setup); later versions may add fields at the end */
-	int64_t threads; /* 0: as many as cores that this process may use */
+	int64_t threads; /* at most 1024; 0: as many as cores that this process may use */
 	int64_t seed;    /* of dropout and other random numbers */
 	/* Returns the first contents of a parameter, frozen weight or buffer, of `bytes` bytes;
 	 * NULL: those that were compiled. */

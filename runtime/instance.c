@@ -332,9 +332,9 @@ int amos_read_setup(const char *function, const struct amos_setup *setup, struct
 		                 "%lld" AMOS_HELP "compile the program with this runtime's amos.h",
 		                 function, (int)sizeof *to, (long long)setup->size);
 	memcpy(to, setup, setup->size);
-	if (to->parallel_for && to->threads > AMOS_THREADS)
-		return amos_fail(AMOS_INPUT, "%s: expected at most %d threads, found %lld",
-		                 function, AMOS_THREADS, (long long)to->threads);
+	if (to->threads < 0 || to->threads > AMOS_THREADS)
+		return amos_fail(AMOS_INPUT, "%s: expected 0 to %d threads, found %lld", function,
+		                 AMOS_THREADS, (long long)to->threads);
 	return AMOS_DONE;
 }
 

@@ -567,9 +567,14 @@ static int train(struct training *t)
 		amos_say(&t->log, "an update takes %lld batches; an epoch has %lld\n",
 		         (long long)t->m->more + 1, (long long)batches);
 	status = loop(t);
+	int64_t rest = t->point.run % (t->m->more + 1);
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",
 		         (long long)t->point.step, t->dir);
+	else if (!status && rest)
+		amos_say(&t->log, "the last %lld %s made no update, which takes %lld\n",
+		         (long long)rest, PLURAL(rest, "batch", "batches"),
+		         (long long)t->m->more + 1);
 	return status;
 }
 

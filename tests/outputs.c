@@ -320,6 +320,10 @@ static void check_memory(const struct amos_model *model)
 	CHECK(loss == expected);
 	setup.threads = 1025;
 	CHECK(amos_instance_bytes(model, &setup) == -1 && strstr(amos_error(), "1024"));
+	setup.parallel_for = NULL;
+	CHECK(amos_open(model, &setup, &m) == AMOS_INPUT && strstr(amos_error(), "1024") && !m);
+	setup.threads = -3;
+	CHECK(amos_open(model, &setup, &m) == AMOS_INPUT && strstr(amos_error(), "found -3") && !m);
 	amos_close(own);
 	free(all);
 }
