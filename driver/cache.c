@@ -222,6 +222,7 @@ void cache_keep(const Session *session, const Key *key, const Object *object)
 	Arena *arena = arena_new();
 	make_folder(arena, path);
 	int folder = open_folder(path);
+	bool kept = false;
 	size_t size;
 	const struct head *head = entry_of(arena, key, object, &size);
 	struct amos_temp_file file;
@@ -231,10 +232,12 @@ void cache_keep(const Session *session, const Key *key, const Object *object)
 		evict(arena, path, most_bytes - (int64_t)size);
 		if (!amos_file_begin(&file, to, AMOS_CACHED)) {
 			fwrite(head, 1, size, file.to);
-			amos_file_keep(&file);
+			kept = !amos_file_keep(&file);
 		}
 	}
 	if (folder >= 0)
 		close(folder);
+	if (!kept && chosen(session, OPT_cache))
+		tell(session, "amosc: warning: --cache %s: what is compiled cannot be kept\n", path);
 	arena_free(arena);
 }
