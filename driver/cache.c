@@ -238,6 +238,7 @@ void cache_keep(const Session *session, const Key *key, const Object *object)
 	if (folder >= 0)
 		close(folder);
 	if (!kept && chosen(session, OPT_cache))
-		tell(session, "amosc: warning: --cache %s: what is compiled cannot be kept\n", path);
+		tell(session, "amosc: warning: --cache %s: what is compiled cannot be kept\n",
+		     path);
 	arena_free(arena);
 }
