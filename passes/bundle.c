@@ -227,7 +227,7 @@ static void put_level(Bundle *b, const Ints *list, int level)
 	}
 }
 
-// Launches the group, or, `products`, as much of it as its products need. Another begins.
+// Launches the group or, if `products`, no more of it than its products need, and begins another.
 static void put_levels(Bundle *b, bool products)
 {
 	int last = 0, slots = b->plan->graph->slots.count;
@@ -297,8 +297,8 @@ static void join_group(Bundle *b, int k)
 	PUSH(b->arena, b->group, k);
 }
 
-// Launches the group's products, which hold most. Kernels after them, such as updates of the
-// weights whose gradients they are, wait on in the next group, if there is room for these.
+// Launches the group's products, whose operands take up most of its room. Kernels that follow them,
+// such as the updates of their weights, go on waiting in the next group if they need little.
 static void put_products(Bundle *b)
 {
 	Ints all = {0};

@@ -186,7 +186,7 @@ static bool near(const Tiling *d, int64_t stride)
 	return d->p.k * stride * d->p.bytes <= d->cache / 4;
 }
 
-// Strips that are packed together fill a third of L2.
+// Returns how many strips, packed together, fill a third of L2.
 static int64_t most_strips(const Tiling *d)
 {
 	return d->cache / 3 / (d->p.strip_size * d->p.bytes);

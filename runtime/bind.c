@@ -58,7 +58,7 @@ static bool has_input_shape(int rank, const int64_t *dim, const struct amos_arra
 	return same;
 }
 
-// True if axis 0 of the array does not have to count samples.
+// True if axis 0 of the array need not count samples.
 static bool may_be_constant(const struct amos_data *data, const struct amos_source *source,
                             int rank, const int64_t *dim, const struct amos_array *array)
 {

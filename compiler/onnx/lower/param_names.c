@@ -131,6 +131,12 @@ static Leaves leaves_of(Reader *r, Weight *w)
 
 enum { MANY = 4 };
 
+// Returns the call that the node stands for, in the words of PyTorch's exporter, or NULL.
+static const char *call_of(const NodeProto *node)
+{
+	return node_property(node, "pkg.torch.onnx.fx_node");
+}
+
 // Returns the next tensor of the program among the arguments of a call, or NULL, and moves on.
 static const Target *next_argument(const Reader *r, const char **at)
 {
@@ -146,7 +152,7 @@ static const Target *next_argument(const Reader *r, const char **at)
 
 static const char *arguments_of(const NodeProto *node)
 {
-	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
+	const char *call = call_of(node);
 	return call ? strstr(call, "args = (") : NULL;
 }
 
@@ -162,7 +168,7 @@ static void add_detached(Reader *r, const char *name)
 void note_detached(Reader *r, const NodeProto *node)
 {
 	static const char detach[] = "%detach";
-	const char *at = node_property(node, "pkg.torch.onnx.fx_node");
+	const char *at = call_of(node);
 	while (at && (at = strstr(at, detach))) {
 		const char *rest = at + strlen(detach);
 		size_t digits = *rest == '_' ? strspn(rest + 1, "0123456789") : 0;
@@ -231,7 +237,7 @@ static const char *name_by_call(const Use *u)
 {
 	const Reader *r = u->r;
 	const char *name[MANY], *own = u->leaves.parameters == 1 ? u->leaves.name : u->w->name;
-	const char *call = node_property(u->node, "pkg.torch.onnx.fx_node");
+	const char *call = call_of(u->node);
 	int n = called_with(r, u->node, name);
 	if (!n || n > MANY || is_fused(u->node) || is_called_buffer(u))
 		return NULL;
@@ -352,7 +358,7 @@ const char *bias_left_out(Reader *r, const NodeProto *node)
 // cross_entropy_loss(x, labels, weight, reduction, ignore_index, smoothing)
 double traced_smoothing(const NodeProto *node)
 {
-	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
+	const char *call = call_of(node);
 	const char *at = call ? strstr(call, "cross_entropy_loss") : NULL;
 	at = at ? strstr(at, "args = (") : NULL;
 	for (int comma = 0; at && comma < 5; comma++) {
