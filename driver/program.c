@@ -138,19 +138,6 @@ static void read_rest(Program *p, int64_t least)
 		p->data->batch = batch;
 }
 
-// Warns that gradients are not those of the program that was exported, if detached values matter.
-static void tell_detached(const Session *session, const Model *m)
-{
-	Text names = {.arena = session->arena};
-	for (int i = 0; i < m->detached.count; i++)
-		say(&names, "%s%s", i ? ", " : "", m->detached.at[i]);
-	if (m->detached.count)
-		tell(session,
-		     "amosc: warning: %s: gradients pass through values that the exported program "
-		     "detached, which ONNX cannot say: %s\n",
-		     session->path, names.at);
-}
-
 static void pass_read(Program *p)
 {
 	static const char *const names[] = {[FOR_TRAINING] = "train",
@@ -165,8 +152,10 @@ static void pass_read(Program *p)
 	}
 	p->model = p->update_only ? read_update(p) : read_entry(p, trains);
 	add_entry(p, names[session->purpose], p->model->graph);
-	if (trains || session->purpose == FOR_GRADIENTS)
-		tell_detached(session, p->model);
+	for (int i = 0; i < p->model->doubts.count; i++)
+		if (trains || session->purpose == FOR_GRADIENTS)
+			tell(session, "amosc: warning: %s: %s\n", session->path,
+			     p->model->doubts.at[i]);
 	if (session->purpose == FOR_EVALUATION)
 		read_rest(p, 0);
 	if (!trains)

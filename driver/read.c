@@ -20,7 +20,7 @@ typedef struct Reading { // the ReadOptions while they are collected
 	int64_t batch, size; // placeholders for open dimensions: the first axis, the others
 	Binds binds;
 	Binds values; // of --bind
-	VEC(const char *) freeze;
+	VEC(const char *) freeze, detach;
 	KnownList known;
 } Reading;
 
@@ -131,6 +131,8 @@ static Reading read_choices(Session *session, bool random)
 		const Choice *c = &session->choices.at[i];
 		if (c->option == OPT_freeze)
 			PUSH(session->arena, r.freeze, c->value);
+		if (c->option == OPT_detach)
+			PUSH(session->arena, r.detach, c->value);
 		if (c->option == OPT_train)
 			PUSH(session->arena, r.freeze, format(session->arena, "!%s", c->value));
 	}
@@ -309,6 +311,8 @@ static Model *read_with(const Reading *r, bool list)
 	    .value = r->values.at,
 	    .nfreeze = r->freeze.count,
 	    .freeze = r->freeze.at,
+	    .ndetach = r->detach.count,
+	    .detach = r->detach.at,
 	    .statistics = statistics(session, r->random),
 	    .training = r->random,
 	    .separate = session->purpose == FOR_GRADIENTS,

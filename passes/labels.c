@@ -24,7 +24,7 @@ static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *
 	for (int k = 0; k < v->nin; k++) {
 		const Fact *in = &facts[v->in[k]];
 		f.trained |= in->trained;
-		if (cls != C_dot && cls != C_composite && cls != C_loop) {
+		if (v->op == O_detach || (cls != C_dot && cls != C_composite && cls != C_loop)) {
 			f.rows = MIN(f.rows, in->rows);
 			f.part = MIN(f.part, in->part);
 		}

@@ -102,6 +102,7 @@ static const char *const cases[] = {
     "x:3,4,2 = softmax(x; [0,2])",
     "x:3,4 = lse(x; 1)",
     "x:3,4 = maxpool(x; 1) * x",
+    "x:3,4 = detach(sign(x)) * x",
     "x:17,18 = maxpool(x; [0,1])",
     "x:2,6,7 = maxpool(window(x; [1,3,3,2,1,1,1,2,4,3,2,1,1,1], -inf); [3,4])",
     "x:2,6,7 = maxpool(window(x; [2,5,3,1,1,0,1,1,2,2,3,2,1,1], -inf); [3,4])",
@@ -199,6 +200,18 @@ static void check_ties(Arena *arena)
 		      found.f[i]);
 }
 
+static void check_detached(Arena *arena)
+{
+	Array slot[SLOTS];
+	Graph *g = case_loss(arena, "x:2,3 y:2,3 = detach(x) * y", slot);
+	Graph *with = grad_pass(arena, g, (bool[]){true, true}, NULL);
+	Array x = out_named(arena, with, slot, "grad:x"),
+	      y = out_named(arena, with, slot, "grad:y");
+	for (int i = 0; i < 6; i++)
+		CHECK(x.f[i] == 0 && y.f[i] != 0,
+		      "gradients of element %d of detach(x) * y are %g, %g", i, x.f[i], y.f[i]);
+}
+
 static bool is_about(const Def *d, const Val *v)
 {
 	Item attr[3];
@@ -256,6 +269,7 @@ void test_gradients(void)
 		arena_free(arena);
 	}
 	check_ties(always);
+	check_detached(always);
 	check_seen(seen, BOOK_grad);
 	check_seen(seen, BOOK_composite);
 	for (int op = 0; op < OPS; op++) {

@@ -270,6 +270,7 @@ static void composites(void)
 	      x);
 	CHECK(lse, I(1), F(D(2, 1), 4.169846019556285, 0.8619948040582511), x);
 	CHECK(maxpool, I(1), F(D(2, 1), 3, NAN), F(D(2, 3), 1, 3, 2, 4, NAN, 6));
+	CHECK(detach, NONE, F(D(2), 3, NAN), F(D(2), 3, NAN));
 	Lit row = F(D(1, 3), 1, 2, 4);
 	CHECK(norm, IX(0.5, 1, 1),
 	      F(D(1, 3), -0.9299811099505544, -0.23249527748763868, 1.1624763874381927), row);

@@ -59,12 +59,12 @@ static bool is_of_others(Arena *arena, OptionName option)
 	return options[option].group == STEP && option != OPT_rate && unused;
 }
 
-// The manual has all of it.
+// The manual has all of it, and the option that changes nothing.
 static const char *brief_help(void *session, int option)
 {
 	Arena *arena = ((Session *)session)->arena;
-	return is_of_others(arena, (OptionName)option) ? NULL
-	                                               : option_brief(arena, (OptionName)option);
+	bool left = option == OPT_deterministic || is_of_others(arena, (OptionName)option);
+	return left ? NULL : option_brief(arena, (OptionName)option);
 }
 
 static int take_option(void *session, int option, const char *value)

@@ -39,6 +39,8 @@ typedef struct ReadOptions {
 	const Bind *value;
 	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
 	const char *const *freeze;
+	int ndetach; // patterns of names of values that no gradient passes
+	const char *const *detach;
 	Statistics statistics;
 	bool training; // Dropout is active, whatever its mode in the file, and running statistics
 	               // are updated; false: neither (eval, run, grad)
@@ -106,11 +108,11 @@ typedef struct Model {
 	OpCounts ops;
 	VEC(const char *)
 	notes; // decisions the user should know: ties, splits, folded, exporter bugs
-	VEC(const char *) detached; // values that no gradient may pass, which ONNX cannot say
-	VEC(Untrained) untrained;   // the largest first; neither scalars nor statistics
-	int64_t weights;            // elements of all float initializers except scalars
-	struct File *file;          // the bytes, for write-back
-	const char *doubles;        // where the file first computes in double; NULL: nowhere
+	VEC(const char *) doubts; // of gradients: what ONNX cannot say and the user should
+	VEC(Untrained) untrained; // the largest first; neither scalars nor statistics
+	int64_t weights;          // elements of all float initializers except scalars
+	struct File *file;        // the bytes, for write-back
+	const char *doubles;      // where the file first computes in double; NULL: nowhere
 } Model;
 
 typedef VEC(Known) KnownList;

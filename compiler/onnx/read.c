@@ -235,6 +235,7 @@ static bool lower_model(Reader *r, NameScope *top)
 	for (int i = 0; i < r->model->inputs.count; i++)
 		add_input(r, top, &r->model->inputs.at[i]);
 	read_roles(r);
+	read_detached(r);
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, top, &r->model->outputs.at[i]);
@@ -251,6 +252,7 @@ static bool lower_model(Reader *r, NameScope *top)
 	if (r->again)
 		return false;
 	check_choices(r);
+	check_detached(r);
 	fail_if_problems(r);
 	mark_used(r);
 	note_roles(r);
@@ -277,6 +279,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .stands = stands,
 	              .wide = wide,
 	              .met = NEWS(arena, bool, options->nfreeze + 1),
+	              .met_detach = NEWS(arena, bool, options->ndetach + 1),
 	              .noted = table_new(arena),
 	              .attributes = table_new(arena),
 	              .same_names = table_new(arena)};

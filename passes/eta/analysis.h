@@ -123,7 +123,7 @@ bool averages(const ScaleAnalysis *, Ref);
 // Returns the index of the signal in its product with a constant; -1 for anything else.
 int scaled_operand(const ScaleAnalysis *, const Val *);
 bool is_multiple(const ScaleAnalysis *, const Val *); // True for x y, and for x / c by no signal.
-bool is_view(const Val *); // True for the same elements: a cast, or a move other than concat.
+bool is_view(const Val *); // True for the same elements: a cast, detach, or a move but concat.
 // Returns the product of the constants between a value and its origin under scales.
 Surd gain_of(ScaleAnalysis *, Ref);
 // Returns the one axis that a slice shortens; -1 if it shortens none or several, or has steps.

@@ -68,7 +68,8 @@ bool is_multiple(const ScaleAnalysis *s, const Val *v)
 
 bool is_view(const Val *v)
 {
-	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
+	return v->op == O_cast || v->op == O_detach ||
+	       (prims[v->op].cls == C_move && v->op != O_concat);
 }
 
 // Returns the value under moves, casts and changes of sign.

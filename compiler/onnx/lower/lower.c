@@ -263,12 +263,17 @@ static void run_node(Reader *r, NameScope *s, const void *lowered)
 		c.arg[k] = v;
 		bad = v.bad;
 	}
-	if (bad && !f)
-		known_row(&c); // reported even after another error
-	else if (!bad && f)
+	if (bad) {
+		if (!f)
+			known_row(&c); // reported even after another error
+		return;
+	}
+	detach_operands(&c);
+	if (f)
 		call_function(&c, f, l->result);
-	else if (!bad)
+	else
 		run_row(&c, l->result);
+	detach_results(&c, l->result);
 }
 
 // A node without results has no use.
@@ -285,7 +290,6 @@ void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
 		spend(r->arena, COST_nodes, 1);
 		r->g->from = add_node(r->g, node_name(node[i]), node[i]->op_type);
 		name_source(r->arena, node[i], &r->g->nodes->list.at[r->g->from]);
-		note_detached(r, node[i]);
 		attempt(r, node[i], run_node, s, &l);
 		r->g->from = from;
 		for (size_t k = 0; k < count; k++)

@@ -91,6 +91,8 @@ typedef struct Reader {
 	Table *placeholders, *targets;
 	bool signature;    // the file lists these
 	bool *met;         // by pattern of options->freeze: it met an initializer
+	bool *met_detach;  // the same of options->detach
+	Table *detached;   // a node -> its operands that are detached, a bit each
 	Table *attributes; // schema.c: names -> the last node that has one of that name
 } Reader;
 
@@ -250,11 +252,25 @@ const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name);                       // made up by an exporter
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
-void note_detached(Reader *, const NodeProto *);        // notes a detach() that its call names
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 // True if a softmax follows: the node's results, or sums with them, are attention scores.
 bool is_scored(const Reader *, const NodeProto *);
+
+// Returns the call that the node stems from, in the words of PyTorch's exporter, or NULL.
+const char *call_of(const NodeProto *);
+const char *arguments_of(const NodeProto *); // of the call; NULL: none
+// Returns the name, in the file if it is known, of the next tensor among the arguments, or NULL,
+// and moves on.
+const char *next_argument(const Reader *, const char **at);
+
+// ---- detach.c: values that no gradient passes ------------------------------------------------
+
+void read_detached(Reader *); // finds them in the file's metadata
+// Detaches what the node reads detached; what it computes, if it is such a value.
+void detach_operands(Call *);
+void detach_results(Call *, Value *result);
+void check_detached(Reader *); // records errors for --detach patterns without a match
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 

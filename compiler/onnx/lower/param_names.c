@@ -131,53 +131,45 @@ static Leaves leaves_of(Reader *r, Weight *w)
 
 enum { MANY = 4 };
 
-// Returns the call that the node stands for, in the words of PyTorch's exporter, or NULL.
-static const char *call_of(const NodeProto *node)
+const char *call_of(const NodeProto *node)
 {
 	return node_property(node, "pkg.torch.onnx.fx_node");
 }
 
-// Returns the next tensor of the program among the arguments of a call, or NULL, and moves on.
-static const Target *next_argument(const Reader *r, const char **at)
+// Returns the name of the next value among the arguments of a call, or NULL, and moves on.
+static const char *next_name(Arena *arena, const char **at)
 {
-	while (*at && (*at = strchr(*at, '%'))) {
-		size_t length = strspn(
-		    ++*at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-		const uint64_t *cell = table_find(r->placeholders, *at, length);
-		if (cell)
-			return (const Target *)(uintptr_t)*cell;
-	}
-	return NULL;
+	static const char word[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+	const char *name = *at ? strchr(*at, '%') : NULL;
+	if (!name)
+		return NULL;
+	size_t length = strspn(name + 1, word);
+	*at = name + 1 + length;
+	return format(arena, "%.*s", (int)length, name + 1);
 }
 
-static const char *arguments_of(const NodeProto *node)
+// The same of a parameter, buffer or constant of the program.
+static const Target *next_target(const Reader *r, const char **at)
+{
+	const char *name;
+	const Target *t = NULL;
+	while (!t && (name = next_name(r->arena, at)))
+		t = table_pointer_s(r->placeholders, name);
+	return t;
+}
+
+const char *next_argument(const Reader *r, const char **at)
+{
+	const char *name = next_name(r->arena, at);
+	const Target *t = name ? table_pointer_s(r->placeholders, name) : NULL;
+	return t ? t->name : name;
+}
+
+const char *arguments_of(const NodeProto *node)
 {
 	const char *call = call_of(node);
 	return call ? strstr(call, "args = (") : NULL;
-}
-
-static void add_detached(Reader *r, const char *name)
-{
-	for (int i = 0; i < r->model->detached.count; i++)
-		if (!strcmp(r->model->detached.at[i], name))
-			return;
-	PUSH(r->arena, r->model->detached, name);
-	note(r, "gradients pass through '%s' of the traced program: ONNX has no detach()", name);
-}
-
-void note_detached(Reader *r, const NodeProto *node)
-{
-	static const char detach[] = "%detach";
-	const char *at = call_of(node);
-	while (at && (at = strstr(at, detach))) {
-		const char *rest = at + strlen(detach);
-		size_t digits = *rest == '_' ? strspn(rest + 1, "0123456789") : 0;
-		size_t length = strlen(detach) + (digits ? digits + 1 : 0);
-		// Exporters detach constants in place: %detach_, %detach__1.
-		if (digits || *rest != '_')
-			add_detached(r, format(r->arena, "%.*s", (int)length - 1, at + 1));
-		at += length;
-	}
 }
 
 // Stores the first MANY parameters among the arguments of the call, in order; returns their number.
@@ -187,7 +179,7 @@ static int called_with(const Reader *r, const NodeProto *node, const char **name
 	const char *at = arguments_of(node);
 	const Target *t;
 	int n = 0;
-	while ((t = next_argument(r, &at))) {
+	while ((t = next_target(r, &at))) {
 		if (!t->parameter)
 			continue;
 		if (n < MANY)
@@ -203,7 +195,7 @@ static bool is_called_buffer(const Use *u)
 {
 	const char *at = arguments_of(u->node);
 	const Target *t;
-	while ((t = next_argument(u->r, &at)))
+	while ((t = next_target(u->r, &at)))
 		if (!t->parameter && !strcmp(t->name, u->w->name))
 			return strcmp(u->node->op_type, "BatchNormalization") != 0;
 	return false;

@@ -570,3 +570,42 @@ detached (float[n, 3] x) => (float[n, 2] y)
 for n, args in ((model.graph.node[1], "%matmul, %detach_"), (model.graph.node[3], "%matmul, %detach_1")):
     n.metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=t](args = (" + args + "), kwargs = {})")
 save(model, "detached.onnx")
+
+# What is left of detach(), output by output: its Identity; an argument of two nodes; the second of the arguments of addmm, which
+# Gemm has in another order; one whose twin is not detached; an argument after one that has another name in the file. `doubtful`
+# reads two values that no argument explains; `merged` reads the result of a call that was found equal to another.
+FORMS = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+detached_forms (float[n, 2] x) => (float[n, 2] identity, float[n, 2] two_nodes, float[n, 2] addmm, float[n, 2] twin,
+                                   float[n, 2] renamed, float[n, 2] doubtful, float[n, 2] merged)
+<float[2, 2] a = {0.5, -0.25, 0.75, -1.0}, float[2, 2] b = {0.25, 0.5, -0.5, 1.0}, float[2] bias = {0.1, -0.2}, float[1] half = {0.5}>
+{
+  p = MatMul(x, a)
+  q = MatMul(x, b)
+  detach = Identity(p)
+  identity = Mul(detach, q)
+  difference = Sub(q, p)
+  two_nodes = Mul(difference, half)
+  addmm = Gemm(p, b, bias)
+  twin = Mul(p, p)
+  renamed = Mul(q, p)
+  scaled = Mul(p, half)
+  doubtful = Mul(scaled, q)
+  tanh = Tanh(p)
+  merged = Mul(tanh, tanh)
+}"""
+CALLS = {
+    "p": "matmul.default](args = (%x, %p_a)", "q": "matmul.default](args = (%x, %p_b)", "detach": "detach.default](args = (%p,)",
+    "identity": "mul.Tensor](args = (%detach, %q)", "difference": "f](args = (%q, %detach_1)", "two_nodes": "f](args = (%q, %detach_1)",
+    "addmm": "addmm.default](args = (%p_bias, %detach_2, %p_b)", "twin": "mul.Tensor](args = (%p, %detach_3)",
+    "renamed": "mul.Tensor](args = (%clone, %detach_4)", "scaled": "g](args = (%detach_5, %clone)", "doubtful": "g](args = (%detach_5, %clone)",
+    "tanh": "tanh](args = (%detach_6,)", "merged": "mul.Tensor](args = (%tanh, %tanh_1)",
+}
+model = parser.parse_model(FORMS)
+for n in model.graph.node:
+    call = CALLS[n.output[0]]
+    own = {"difference": "two_nodes", "scaled": "doubtful"}.get(n.output[0], n.output[0])
+    value = f"%{own} : call_function[target=torch.ops.aten.{call}, kwargs = {{}})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("a", "b", "bias"))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+save(model, "detached-forms.onnx")

@@ -1,0 +1,402 @@
+// detach.c: finds the values that no gradient passes, since ONNX has no detach().
+// Input: the user's patterns (--detach), and what exporters leave of detach(). Facts: PyTorch's
+// newer exporter writes on each node the call that it stems from, and detach() is an Identity. Its
+// optimizer removes such nodes; the calls that read their results still name them: "%detach_1". Its
+// older exporter leaves nothing. A detached operand that cannot be found, and what looks like one,
+// becomes a doubt, of which the user is told.
+#include "lower.h"
+#include <ctype.h>
+#include <string.h>
+
+enum {
+	MANY = 16,     // arguments of a call
+	OPERANDS = 64, // of a node
+};
+
+typedef VEC(const NodeProto *) Nodes;
+
+typedef struct TracedCall { // that names a detached value, with the nodes that it became
+	const char *text;
+	Nodes nodes;
+} TracedCall;
+
+typedef struct Arguments { // the tensors among them, in order
+	int count;
+	const char *name[MANY]; // in the file; of a detached one, in the program
+	bool detached[MANY];
+} Arguments;
+
+// ---- the user's choice ----------------------------------------------------------------
+
+// Returns true if a pattern matches the name; `met`: notes that it has a match.
+static bool find_pattern(const Reader *r, const char *name, bool met)
+{
+	bool found = false;
+	for (int i = 0; i < r->options->ndetach; i++) {
+		bool own = matches(r->options->detach[i], name);
+		r->met_detach[i] |= own && met;
+		found |= own;
+	}
+	return found;
+}
+
+void check_detached(Reader *r)
+{
+	const GraphProto *graph = r->proto->graph;
+	VEC(const char *) names = {0};
+	for (size_t i = 0; i < graph->n_node && r->options->ndetach; i++)
+		for (size_t k = 0; k < graph->node[i]->n_output; k++)
+			PUSH(r->arena, names, graph->node[i]->output[k]);
+	for (int i = 0; i < r->options->ndetach; i++) {
+		const char *pattern = r->options->detach[i];
+		if (!r->met_detach[i])
+			add_error(r, NULL,
+			          format(r->arena,
+			                 "--detach '%s' matches no float that a node computes; %s",
+			                 pattern,
+			                 suggest(r->arena, pattern, names.count, names.at)));
+	}
+}
+
+// ---- calls of the program ---------------------------------------------------------------
+
+// True for detach, detach_1, ..; constants are detached in place: detach_, detach__1.
+static bool is_detached_name(const char *name)
+{
+	static const char detach[] = "detach";
+	const char *rest = name + strlen(detach);
+	return starts_with(name, detach) &&
+	       (!*rest || (*rest == '_' && rest[1] && !rest[1 + strspn(rest + 1, "0123456789")]));
+}
+
+// Returns false if there are too many.
+static bool read_arguments(const Reader *r, const NodeProto *node, Arguments *args)
+{
+	const char *at = arguments_of(node), *name;
+	*args = (Arguments){0};
+	while ((name = next_argument(r, &at))) {
+		if (args->count == MANY)
+			return false;
+		args->detached[args->count] = is_detached_name(name);
+		args->name[args->count++] = name;
+	}
+	return true;
+}
+
+// Returns how many times the node reads the value.
+static int reads(const NodeProto *node, const char *name)
+{
+	int n = 0;
+	for (size_t k = 0; k < node->n_input; k++)
+		n += !strcmp(node->input[k], name);
+	return n;
+}
+
+static bool is_read(const Nodes *nodes, const char *name)
+{
+	for (int i = 0; i < nodes->count; i++)
+		if (reads(nodes->at[i], name))
+			return true;
+	return false;
+}
+
+static bool is_made(const Nodes *nodes, const char *name)
+{
+	for (int i = 0; i < nodes->count; i++)
+		for (size_t k = 0; k < nodes->at[i]->n_output; k++)
+			if (!strcmp(nodes->at[i]->output[k], name))
+				return true;
+	return false;
+}
+
+// Returns how many of the arguments are the value.
+static int arguments_like(const Arguments *args, const char *name)
+{
+	int n = 0;
+	for (int k = 0; k < args->count; k++)
+		n += !strcmp(args->name[k], name);
+	return n;
+}
+
+static bool is_detached_argument(const Arguments *args)
+{
+	for (int k = 0; k < args->count; k++)
+		if (args->detached[k])
+			return true;
+	return false;
+}
+
+static bool is_constant(const Reader *r, const char *name)
+{
+	const Named *named = find_name(r->file, name);
+	return (named->tensor && !is_parameter_name(r, name)) ||
+	       (named->maker && !strcmp(named->maker->op_type, "Constant"));
+}
+
+// ---- where the detached argument of a call is read ------------------------------------
+
+// True if the node's inputs are the call's arguments, in order, as far as their names are known. An
+// argument that the optimizer replaced has another name in the file.
+static bool is_in_order(const NodeProto *node, const Arguments *args)
+{
+	const char *call = call_of(node);
+	bool same = (int)node->n_input == args->count && !strstr(call, "rsub") &&
+	            !strstr(call, ".addm") && !strstr(call, ".baddbmm");
+	for (int k = 0; k < args->count && same; k++)
+		same = args->detached[k] || !strcmp(node->input[k], args->name[k]) ||
+		       !reads(node, args->name[k]);
+	return same;
+}
+
+// Returns the one value that the call's nodes read from elsewhere and that none of its arguments
+// explains; "" if it is a constant, NULL if there is none, several, or an argument that is missing.
+static const char *find_unexplained(const Reader *r, const TracedCall *call, const Arguments *args)
+{
+	const char *found = NULL;
+	bool constant = false;
+	for (int k = 0; k < args->count; k++)
+		if (!args->detached[k] && !is_read(&call->nodes, args->name[k]))
+			return NULL;
+	for (int i = 0; i < call->nodes.count; i++) {
+		const NodeProto *node = call->nodes.at[i];
+		for (size_t k = 0; k < node->n_input; k++) {
+			const char *name = node->input[k];
+			if (!*name || is_made(&call->nodes, name) || arguments_like(args, name))
+				continue;
+			if (is_constant(r, name))
+				constant = true;
+			else if (found && strcmp(found, name))
+				return NULL;
+			else
+				found = name;
+		}
+	}
+	return found || !constant ? found : "";
+}
+
+static void mark_operand(Reader *r, const NodeProto *node, size_t k)
+{
+	if (k < OPERANDS)
+		*table_cell(r->detached, &node, sizeof(void *)) |= (uint64_t)1 << k;
+}
+
+// True if the user detaches what the call's nodes read.
+static bool is_chosen(const Reader *r, const Nodes *nodes)
+{
+	for (int i = 0; i < nodes->count; i++)
+		for (size_t k = 0; k < nodes->at[i]->n_input; k++)
+			if (find_pattern(r, nodes->at[i]->input[k], false))
+				return true;
+	return false;
+}
+
+// Returns the one node of the call that reads what others computed; NULL if several do.
+static const NodeProto *first_node(const Reader *r, const Nodes *nodes)
+{
+	const NodeProto *first = NULL;
+	for (int i = 0; i < nodes->count; i++)
+		for (size_t k = 0; k < nodes->at[i]->n_input; k++) {
+			const char *name = nodes->at[i]->input[k];
+			if (!*name || is_made(nodes, name) || is_constant(r, name))
+				continue;
+			if (first && first != nodes->at[i])
+				return NULL;
+			first = nodes->at[i];
+		}
+	return first;
+}
+
+// Returns the length of a name without its number: mul of mul_1.
+static size_t stem_of(const char *name)
+{
+	size_t length = strlen(name), stem = length;
+	while (stem && isdigit((unsigned char)name[stem - 1]))
+		stem--;
+	return stem > 1 && stem < length && name[stem - 1] == '_' ? stem - 1 : length;
+}
+
+// True if one of the arguments, which is not in the file, was a call of the same function.
+static bool has_like(const Reader *r, const Arguments *args, const char *name)
+{
+	size_t stem = stem_of(name);
+	for (int k = 0; k < args->count; k++)
+		if (stem_of(args->name[k]) == stem && !strncmp(args->name[k], name, stem) &&
+		    !find_name(r->file, args->name[k])->maker)
+			return true;
+	return false;
+}
+
+// True if the optimizer took the call, without its detach(), for another one, whose name a reader
+// of its result still has. A value within a call is no other's argument.
+static bool is_merged(const Reader *r, const TracedCall *call)
+{
+	Arguments args;
+	for (int i = 0; i < call->nodes.count; i++)
+		for (size_t k = 0; k < call->nodes.at[i]->n_output; k++) {
+			const char *name = call->nodes.at[i]->output[k];
+			bool result = starts_with(call->text + 1, format(r->arena, "%s ", name));
+			const Reading *at = find_name(r->file, name)->first;
+			for (; at; at = at->next) {
+				const char *reader = call_of(at->node);
+				if (reader && strcmp(reader, call->text) != 0 &&
+				    read_arguments(r, at->node, &args) &&
+				    arguments_like(&args, name) < reads(at->node, name) &&
+				    !is_detached_argument(&args) &&
+				    (!result || has_like(r, &args, name)))
+					return true;
+			}
+		}
+	return false;
+}
+
+// Returns true if argument `at` of the call, a detached value, was found.
+static bool find_argument(Reader *r, const TracedCall *call, const Arguments *args, int at)
+{
+	bool identity = is_read(&call->nodes, args->name[at]); // is still there
+	if (identity || is_chosen(r, &call->nodes))
+		return true;
+	if (is_merged(r, call))
+		return false;
+	const NodeProto *first = first_node(r, &call->nodes);
+	if (first && is_in_order(first, args)) {
+		mark_operand(r, first, (size_t)at);
+		return true;
+	}
+	const char *name = find_unexplained(r, call, args);
+	for (int i = 0; i < call->nodes.count && name; i++)
+		for (size_t k = 0; k < call->nodes.at[i]->n_input; k++)
+			if (*name && !strcmp(call->nodes.at[i]->input[k], name))
+				mark_operand(r, call->nodes.at[i], k);
+	return name != NULL;
+}
+
+static void doubt(Reader *r, const char *text)
+{
+	for (int i = 0; i < r->model->doubts.count; i++)
+		if (!strcmp(r->model->doubts.at[i], text))
+			return;
+	PUSH(r->arena, r->model->doubts, text);
+	note(r, "%s", text);
+}
+
+static void find_arguments(Reader *r, const TracedCall *call)
+{
+	Arguments args;
+	bool all = read_arguments(r, call->nodes.at[0], &args);
+	for (int k = 0; k < args.count; k++)
+		if (args.detached[k] && !(all && find_argument(r, call, &args, k)))
+			doubt(r, format(r->arena,
+			                "gradients pass through '%s', which the exported program "
+			                "detached: export it with optimize=False, or give the name "
+			                "that it has in the file: --detach",
+			                args.name[k]));
+}
+
+// ---- estimators that gradients are to pass straight through ---------------------------
+
+static bool is_marked(const Reader *r, const NodeProto *node, int k)
+{
+	const uint64_t *marked = table_find(r->detached, &node, sizeof(void *));
+	return marked && *marked >> k & 1;
+}
+
+// Doubts x + (y - x), which is pointless unless y - x or x in it was detached.
+static void find_estimator(Reader *r, const NodeProto *node)
+{
+	for (int k = 0; node->n_input == 2 && k < 2 && !strcmp(node->op_type, "Add"); k++) {
+		const char *x = node->input[1 - k], *change = node->input[k];
+		const NodeProto *sub = find_name(r->file, change)->maker;
+		if (!sub || strcmp(sub->op_type, "Sub") || sub->n_input != 2 ||
+		    strcmp(sub->input[1], x) || is_marked(r, node, k) || is_marked(r, sub, 1) ||
+		    find_pattern(r, change, false))
+			continue;
+		doubt(r, format(r->arena,
+		                "%s adds the difference of a value and '%s' to '%s': if the "
+		                "exported program detached the difference, give --detach '%s'",
+		                node_where(r->arena, node), x, x, change));
+	}
+}
+
+// ---- the file -------------------------------------------------------------------------
+
+static void list_calls(Reader *r, size_t n, NodeProto *const *node)
+{
+	VEC(TracedCall) calls = {0};
+	Table *by_text = table_lent(r->arena);
+	for (size_t i = 0; i < n; i++) {
+		const char *text = call_of(node[i]);
+		for (size_t a = 0; a < node[i]->n_attribute; a++) {
+			const GraphProto *body = node[i]->attribute[a]->g;
+			if (body)
+				list_calls(r, body->n_node, body->node);
+		}
+		if (!text || !strstr(text, "%detach"))
+			continue;
+		uint64_t *cell = table_cell_s(by_text, text);
+		if (!*cell) {
+			PUSH(r->arena, calls, (TracedCall){.text = text});
+			*cell = (uint64_t)calls.count;
+		}
+		PUSH(r->arena, calls.at[*cell - 1].nodes, node[i]);
+	}
+	for (int i = 0; i < calls.count; i++)
+		find_arguments(r, &calls.at[i]);
+}
+
+void read_detached(Reader *r)
+{
+	const GraphProto *graph = r->proto->graph;
+	r->detached = table_new(r->arena);
+	list_calls(r, graph->n_node, graph->node);
+	for (size_t i = 0; i < graph->n_node; i++)
+		find_estimator(r, graph->node[i]);
+}
+
+// ---- values ---------------------------------------------------------------------------
+
+static Ref put_detached(Graph *g, Ref x)
+{
+	return x && is_float(val(g, x)->type) ? put1(g, O_detach, x) : x;
+}
+
+// Returns v, operand k of the node or its result, as one that no gradient passes.
+static Value detached(const Call *c, int k, Value v)
+{
+	Reader *r = c->r;
+	if (v.weight)
+		v = (Value){.ref = use_weight(r, v.weight, c, k), .onnx = v.onnx};
+	if (v.list) {
+		List list = {.count = v.list->count, .at = NEWS(r->arena, Ref, v.list->count + 1)};
+		for (int i = 0; i < list.count; i++)
+			list.at[i] = put_detached(r->g, v.list->at[i]);
+		v.list = take_copy(r->arena, &list, sizeof list);
+	}
+	v.ref = put_detached(r->g, v.ref);
+	return v;
+}
+
+void detach_operands(Call *c)
+{
+	for (int k = 0; k < MIN(c->nin, OPERANDS); k++)
+		if (is_marked(c->r, c->node, k))
+			c->arg[k] = detached(c, k, c->arg[k]);
+}
+
+static bool holds_floats(const Graph *g, const Value *v)
+{
+	Ref x = v->list && v->list->count ? v->list->at[0] : v->ref;
+	return v->weight ? is_float(v->weight->type) : x && is_float(val(g, x)->type);
+}
+
+void detach_results(Call *c, Value *result)
+{
+	Reader *r = c->r;
+	const char *call = call_of(c->node);
+	bool traced = call && strstr(call, "aten.detach.");
+	for (int k = 0; k < c->nout; k++) {
+		bool floats = holds_floats(r->g, &result[k]);
+		bool chosen = !c->space->function && find_pattern(r, c->node->output[k], floats);
+		if (floats && (traced || chosen))
+			result[k] = detached(c, 0, result[k]);
+	}
+}
