@@ -30,14 +30,14 @@ def export_module(module: Any, args: Any, path: Path, options: Mapping[str, Any]
             "args: expected example inputs of the module, as torch.onnx.export() takes them"
         )
     args = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), args)
+    args = args if isinstance(args, tuple) else (args,)
+    options = {"dynamo": True, "optimize": False, "verbose": False, **options}
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.filterwarnings("ignore", "Exporting a model while it is in training mode")
-        torch.onnx.export(
-            _export.copied(module).train(),
-            args if isinstance(args, tuple) else (args,),
-            str(path),
-            **{"dynamo": True, "optimize": False, "verbose": False, **options},
-        )
+        own = _export.copied(module).train()
+        if options["dynamo"] and not {"dynamic_axes", "kwargs"} & set(options):
+            own = _export.traced(own, args, dynamic_shapes=options.pop("dynamic_shapes", None))
+        torch.onnx.export(own, args, str(path), **options)
 
 
 class Folder:

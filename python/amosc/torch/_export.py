@@ -126,12 +126,34 @@ def _quiet():
         log.setLevel(level)
 
 
+def traced(module, args, kwargs=None, dynamic_shapes=None):
+    """Returns the module as an ExportedProgram, in which what torch.no_grad() computes is detached:
+    the ONNX exporter keeps detach(), but forgets where no gradients were recorded."""
+    program = torch.export.export(
+        module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+    )
+    graph, outputs = program.graph_module.graph, program.graph_signature.output_specs
+    for region in list(graph.nodes):
+        if region.target is not torch.ops.higher_order.wrap_with_set_grad_enabled:
+            continue
+        for result in list(region.users) if region.args[0] is False else ():
+            with graph.inserting_after(result):
+                detached = graph.call_function(torch.ops.aten.detach.default, (result,))
+            detached.meta = dict(result.meta)
+            result.replace_all_uses_with(detached, lambda user: user is not detached)
+            for output in outputs:
+                if output.arg.name == result.name:
+                    output.arg.name = detached.name
+    program.graph_module.recompile()
+    return program
+
+
 def _write(module, args, kwargs, folder):
     """Writes model.onnx into a folder and returns its path."""
     named = module.named_parameters(remove_duplicate=False)
     names = {name for name, parameter in named if _is_hole(parameter)}
     with _quiet(), torch.random.fork_rng(devices=[]):
-        exported = torch.export.export(module, args, kwargs, strict=False)
+        exported = traced(module, args, kwargs)
         program = torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False)
     _without_weights(program, names, folder)
     import onnx_ir
