@@ -10,6 +10,7 @@
 
 enum {
 	MANY = 16,     // arguments of a call
+	MOST = 64,     // nodes of a call
 	OPERANDS = 64, // of a node
 };
 
@@ -24,6 +25,7 @@ typedef struct Arguments { // the tensors among them, in order
 	int count;
 	const char *name[MANY]; // in the file; of a detached one, in the program
 	bool detached[MANY];
+	bool any; // is detached
 } Arguments;
 
 // ---- the user's choice ----------------------------------------------------------------
@@ -77,7 +79,7 @@ static bool read_arguments(const Reader *r, const NodeProto *node, Arguments *ar
 	while ((name = next_argument(r, &at))) {
 		if (args->count == MANY)
 			return false;
-		args->detached[args->count] = is_detached_name(name);
+		args->any |= args->detached[args->count] = is_detached_name(name);
 		args->name[args->count++] = name;
 	}
 	return true;
@@ -116,14 +118,6 @@ static int arguments_like(const Arguments *args, const char *name)
 	for (int k = 0; k < args->count; k++)
 		n += !strcmp(args->name[k], name);
 	return n;
-}
-
-static bool is_detached_argument(const Arguments *args)
-{
-	for (int k = 0; k < args->count; k++)
-		if (args->detached[k])
-			return true;
-	return false;
 }
 
 static bool is_constant(const Reader *r, const char *name)
@@ -215,36 +209,41 @@ static size_t stem_of(const char *name)
 	return stem > 1 && stem < length && name[stem - 1] == '_' ? stem - 1 : length;
 }
 
-// True if one of the arguments, which is not in the file, was a call of the same function.
-static bool has_like(const Reader *r, const Arguments *args, const char *name)
+// Returns the argument that is not in the file and was a call of the same function, or NULL.
+static const char *find_like(const Reader *r, const Arguments *args, const char *name)
 {
 	size_t stem = stem_of(name);
 	for (int k = 0; k < args->count; k++)
 		if (stem_of(args->name[k]) == stem && !strncmp(args->name[k], name, stem) &&
 		    !find_name(r->file, args->name[k])->maker)
-			return true;
-	return false;
+			return args->name[k];
+	return NULL;
 }
 
-// True if the optimizer took the call, without its detach(), for another one, whose name a reader
-// of its result still has. A value within a call is no other's argument.
-static bool is_merged(const Reader *r, const TracedCall *call)
+// Returns under what other name the node's call reads a value, if the optimizer found its call
+// equal to that one, or NULL. Names of values within a call have no meaning to others: these return
+// it.
+static const char *merged_name(const Reader *r, const NodeProto *node, const char *name,
+                               const char *call)
 {
 	Arguments args;
+	const char *own = call_of(node);
+	bool result = starts_with(call + 1, format(r->arena, "%s ", name));
+	bool other = own && strcmp(own, call) != 0 && read_arguments(r, node, &args) &&
+	             arguments_like(&args, name) < reads(node, name) && !args.any;
+	return !other ? NULL : result ? find_like(r, &args, name) : name;
+}
+
+// True if the optimizer took the call, without its detach(), for another one.
+static bool is_merged(const Reader *r, const TracedCall *call)
+{
 	for (int i = 0; i < call->nodes.count; i++)
 		for (size_t k = 0; k < call->nodes.at[i]->n_output; k++) {
 			const char *name = call->nodes.at[i]->output[k];
-			bool result = starts_with(call->text + 1, format(r->arena, "%s ", name));
 			const Reading *at = find_name(r->file, name)->first;
-			for (; at; at = at->next) {
-				const char *reader = call_of(at->node);
-				if (reader && strcmp(reader, call->text) != 0 &&
-				    read_arguments(r, at->node, &args) &&
-				    arguments_like(&args, name) < reads(at->node, name) &&
-				    !is_detached_argument(&args) &&
-				    (!result || has_like(r, &args, name)))
+			for (; at; at = at->next)
+				if (merged_name(r, at->node, name, call->text))
 					return true;
-			}
 		}
 	return false;
 }
@@ -272,17 +271,16 @@ static bool find_argument(Reader *r, const TracedCall *call, const Arguments *ar
 
 static void doubt(Reader *r, const char *text)
 {
-	for (int i = 0; i < r->model->doubts.count; i++)
-		if (!strcmp(r->model->doubts.at[i], text))
-			return;
-	PUSH(r->arena, r->model->doubts, text);
+	int before = r->model->notes.count;
 	note(r, "%s", text);
+	if (r->model->notes.count > before)
+		PUSH(r->arena, r->model->doubts, text);
 }
 
 static void find_arguments(Reader *r, const TracedCall *call)
 {
 	Arguments args;
-	bool all = read_arguments(r, call->nodes.at[0], &args);
+	bool all = read_arguments(r, call->nodes.at[0], &args) && call->nodes.count < MOST;
 	for (int k = 0; k < args.count; k++)
 		if (args.detached[k] && !(all && find_argument(r, call, &args, k)))
 			doubt(r, format(r->arena,
@@ -292,7 +290,7 @@ static void find_arguments(Reader *r, const TracedCall *call)
 			                args.name[k]));
 }
 
-// ---- estimators that gradients are to pass straight through ---------------------------
+// ---- what looks as if it were detached --------------------------------------------------
 
 static bool is_marked(const Reader *r, const NodeProto *node, int k)
 {
@@ -317,6 +315,27 @@ static void find_estimator(Reader *r, const NodeProto *node)
 	}
 }
 
+// Doubts calls with the same parameters and data, of which the optimizer kept one: a program has no
+// use for both, unless one reads them detached.
+static void find_merged(Reader *r, const NodeProto *node)
+{
+	for (size_t k = 0; k < node->n_input; k++) {
+		const char *name = node->input[k], *like;
+		const NodeProto *maker = find_name(r->file, name)->maker;
+		const char *call = maker ? call_of(maker) : NULL;
+		bool trained = false;
+		for (size_t i = 0; call && i < maker->n_input; i++)
+			trained |= is_parameter_name(r, maker->input[i]);
+		if (trained && (like = merged_name(r, node, name, call)) && strcmp(like, name) != 0)
+			doubt(r,
+			      format(r->arena,
+			             "'%s' and '%s' of the exported program became one value: if "
+			             "one of them read detached values, export it with "
+			             "optimize=False",
+			             name, like));
+	}
+}
+
 // ---- the file -------------------------------------------------------------------------
 
 static void list_calls(Reader *r, size_t n, NodeProto *const *node)
@@ -337,7 +356,9 @@ static void list_calls(Reader *r, size_t n, NodeProto *const *node)
 			PUSH(r->arena, calls, (TracedCall){.text = text});
 			*cell = (uint64_t)calls.count;
 		}
-		PUSH(r->arena, calls.at[*cell - 1].nodes, node[i]);
+		TracedCall *call = &calls.at[*cell - 1];
+		if (call->nodes.count < MOST)
+			PUSH(r->arena, call->nodes, node[i]);
 	}
 	for (int i = 0; i < calls.count; i++)
 		find_arguments(r, &calls.at[i]);
@@ -348,8 +369,10 @@ void read_detached(Reader *r)
 	const GraphProto *graph = r->proto->graph;
 	r->detached = table_new(r->arena);
 	list_calls(r, graph->n_node, graph->node);
-	for (size_t i = 0; i < graph->n_node; i++)
+	for (size_t i = 0; i < graph->n_node; i++) {
 		find_estimator(r, graph->node[i]);
+		find_merged(r, graph->node[i]);
+	}
 }
 
 // ---- values ---------------------------------------------------------------------------

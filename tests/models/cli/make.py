@@ -573,10 +573,11 @@ save(model, "detached.onnx")
 
 # What is left of detach(), output by output: its Identity; an argument of two nodes; the second of the arguments of addmm, which
 # Gemm has in another order; one whose twin is not detached; an argument after one that has another name in the file. `doubtful`
-# reads two values that no argument explains; `merged` reads the result of a call that was found equal to another.
+# reads two values that no argument explains; `merged` reads the result of a call that was found equal to another, and `twice` one of the same kind without detach() in
+# the file.
 FORMS = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 detached_forms (float[n, 2] x) => (float[n, 2] identity, float[n, 2] two_nodes, float[n, 2] addmm, float[n, 2] twin,
-                                   float[n, 2] renamed, float[n, 2] doubtful, float[n, 2] merged)
+                                   float[n, 2] renamed, float[n, 2] doubtful, float[n, 2] merged, float[n, 2] twice)
 <float[2, 2] a = {0.5, -0.25, 0.75, -1.0}, float[2, 2] b = {0.25, 0.5, -0.5, 1.0}, float[2] bias = {0.1, -0.2}, float[1] half = {0.5}>
 {
   p = MatMul(x, a)
@@ -592,6 +593,8 @@ detached_forms (float[n, 2] x) => (float[n, 2] identity, float[n, 2] two_nodes, 
   doubtful = Mul(scaled, q)
   tanh = Tanh(p)
   merged = Mul(tanh, tanh)
+  linear = Gemm(x, b, bias)
+  twice = Add(linear, linear)
 }"""
 CALLS = {
     "p": "matmul.default](args = (%x, %p_a)", "q": "matmul.default](args = (%x, %p_b)", "detach": "detach.default](args = (%p,)",
@@ -599,6 +602,7 @@ CALLS = {
     "addmm": "addmm.default](args = (%p_bias, %detach_2, %p_b)", "twin": "mul.Tensor](args = (%p, %detach_3)",
     "renamed": "mul.Tensor](args = (%clone, %detach_4)", "scaled": "g](args = (%detach_5, %clone)", "doubtful": "g](args = (%detach_5, %clone)",
     "tanh": "tanh](args = (%detach_6,)", "merged": "mul.Tensor](args = (%tanh, %tanh_1)",
+    "linear": "linear.default](args = (%x, %p_b, %p_bias)", "twice": "add.Tensor](args = (%linear, %linear_1)",
 }
 model = parser.parse_model(FORMS)
 for n in model.graph.node:
