@@ -613,3 +613,16 @@ for n in model.graph.node:
 signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("a", "b", "bias"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "detached-forms.onnx")
+
+# A recurrence whose state is cut off by --detach: the gradient of w is that of the last step.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+recurrence (float[3, 2, 2] x) => (float[2, 2] y)
+<float[2, 2] w = {0.5, -0.25, 0.75, -1.0}, float[2, 2] start = {0.0, 0.0, 0.0, 0.0}>
+{
+  y = Scan <num_scan_inputs = 1, body = step (float[2, 2] h, float[2, 2] now) => (float[2, 2] next) {
+    before = Identity(h)
+    p = MatMul(before, w)
+    s = Add(p, now)
+    next = Tanh(s)
+  }> (start, x)
+}"""), "recurrence.onnx")
