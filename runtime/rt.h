@@ -293,7 +293,7 @@ struct amos_source {
 	bool raw;     // u8 is not divided by 255 for float inputs
 	bool by_name; // from FILE.npz: may be unused
 	bool taken;   // the model has that input
-	bool counts;  // axis 0 of the input is the batch, as the model's file or the loss says
+	bool counts;  // axis 0 of the input counts samples, if it is the batch
 	// Of images:
 	struct amos_array array; // without elements if they are decoded batch by batch
 	struct amos_pixels pixels;
@@ -327,7 +327,7 @@ const struct amos_array *amos_source_array(const struct amos_data *, const struc
 // amos_data_bind() if the data are not exact. Fixed dimensions stay.
 int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
-// its axis 0 does not count samples; if all arrays are like that, they form one batch.
+// its axis 0 does not count samples; if all arrays have their input's shape, they form one batch.
 bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,
                       const int64_t *dim, const struct amos_array *);
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any
