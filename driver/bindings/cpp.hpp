@@ -81,7 +81,7 @@ class instance {
 	}
 
       public:
-	explicit instance(const amos_model &model, const amos_setup *setup = nullptr) : m(nullptr)
+	explicit instance(const struct amos_model &model, const amos_setup *setup = nullptr) : m(nullptr)
 	{
 		need(amos_open(&model, setup, &m));
 	}
