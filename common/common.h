@@ -128,6 +128,9 @@ void amos_file_drop(struct amos_temp_file *);
 // Removes all temporary files that are neither kept nor dropped. Preserves errno;
 // async-signal-safe.
 void amos_file_drop_all(void);
+// Records the process, the leader of its group, that writes to temporary files: before
+// amos_file_drop_all() removes them, it ends it. 0: none.
+void amos_file_writer(int process);
 // Opens a file that is changed in place, as fopen(3). Links are not followed (ELOOP).
 FILE *amos_file_edit(const char *path, const char *mode);
 // Sync an open directory, or the one that contains `path`: only then is a rename durable.

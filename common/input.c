@@ -16,31 +16,61 @@
 static struct identity {
 	dev_t device;
 	ino_t number;
-	char *path; // as opened
+	char *path;  // as opened
+	size_t next; // of the same bucket: 1 + index; 0: none
 } * noted;
 static size_t nnoted, room;
+static size_t *bucket; // [room]: as `next`. Data may be a million files
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t *bucket_of(dev_t device, ino_t number)
+{
+	return &bucket[(number ^ device << 1) * UINT64_C(0x9E3779B97F4A7C15) >> 20 & (room - 1)];
+}
+
+static void link_noted(size_t i)
+{
+	size_t *first = bucket_of(noted[i].device, noted[i].number);
+	noted[i].next = *first;
+	*first = i + 1;
+}
+
+static bool grow_noted(void)
+{
+	size_t more = room ? 2 * room : 16;
+	size_t *buckets = calloc(more, sizeof *buckets);
+	struct identity *at = buckets ? realloc(noted, more * sizeof *noted) : NULL;
+	if (!at) {
+		free(buckets);
+		return false;
+	}
+	free(bucket);
+	bucket = buckets;
+	noted = at;
+	room = more;
+	for (size_t i = 0; i < nnoted; i++)
+		link_noted(i);
+	return true;
+}
 
 static bool add_noted(const struct stat *about, const char *path)
 {
-	if (nnoted == room) {
-		size_t more = room ? 2 * room : 16;
-		void *at = realloc(noted, more * sizeof *noted);
-		if (!at)
-			return false;
-		noted = at;
-		room = more;
-	}
-	noted[nnoted] = (struct identity){about->st_dev, about->st_ino, strdup(path)};
-	return noted[nnoted].path && ++nnoted;
+	if (nnoted == room && !grow_noted())
+		return false;
+	noted[nnoted] = (struct identity){about->st_dev, about->st_ino, strdup(path), 0};
+	if (!noted[nnoted].path)
+		return false;
+	link_noted(nnoted++);
+	return true;
 }
 
 static bool is_noted(const struct stat *about)
 {
-	for (size_t i = 0; i < nnoted; i++)
-		if (noted[i].device == about->st_dev && noted[i].number == about->st_ino)
-			return true;
-	return false;
+	size_t at = room ? *bucket_of(about->st_dev, about->st_ino) : 0;
+	while (at &&
+	       (noted[at - 1].device != about->st_dev || noted[at - 1].number != about->st_ino))
+		at = noted[at - 1].next;
+	return at > 0;
 }
 
 // Opens `at`, which leads to `path`.

@@ -18,6 +18,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // ---- names of temporary files ---------------------------------------------------------
@@ -35,9 +36,19 @@ struct temporary {
 static struct temporary *volatile all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static volatile sig_atomic_t writer; // a process
+
+void amos_file_writer(int process)
+{
+	writer = process;
+}
+
 void amos_file_drop_all(void)
 {
 	int cause = errno;
+	pid_t process = writer;
+	if (process > 0 && !kill(-process, SIGTERM))
+		waitpid(process, NULL, 0);
 	for (struct temporary *t = all; t; t = t->next)
 		if (t->used)
 			unlink(t->path);

@@ -362,6 +362,7 @@ typedef struct Binding {           // a language of --bindings
 	const char *needs; // suffix of the output that it loads; NULL: it is linked with any
 	const char *text;  // with @FILE@ for the name of the output, and @ID@ for the prefix
 	bool letter;       // the prefix must begin with a letter, and have 31 characters at most
+	const char *taken; // words that the prefix may not be, each after a space; NULL: any may
 } Binding;
 // Returns the binding of this name. Fails with STATUS_USAGE if there is none.
 const Binding *binding_named(const Session *, const char *name);

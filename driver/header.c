@@ -117,11 +117,22 @@ const char *header_text(const Program *p, const char *prefix)
 
 // ---- bindings -------------------------------------------------------------------------
 
+// Keywords of C++20, and names that it or amos.h has in the global namespace.
+static const char cpp_taken[] =
+    " alignas alignof amos and and_eq asm auto bitand bitor bool break case catch char char16_t "
+    "char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval "
+    "constexpr constinit continue decltype default delete do double dynamic_cast else enum "
+    "explicit export extern false float for friend goto if inline int long main mutable namespace "
+    "new noexcept not not_eq nullptr operator or or_eq private protected public register "
+    "reinterpret_cast requires return short signed sizeof static static_assert static_cast std "
+    "struct switch template this thread_local throw true try typedef typeid typename union "
+    "unsigned using virtual void volatile wchar_t while xor xor_eq ";
+
 static const Binding bindings[] = {
-    {"cpp", ".hpp", NULL, "cpp.hpp", false},
-    {"fortran", ".f90", NULL, "fortran.f90", true},
-    {"python", "_model.py", ".so", "python.py", false}, // Python takes NAME.so for its own
-    {"rust", ".rs", NULL, "rust.rs", false},
+    {"cpp", ".hpp", NULL, "cpp.hpp", false, cpp_taken},
+    {"fortran", ".f90", NULL, "fortran.f90", true, NULL},
+    {"python", "_model.py", ".so", "python.py", false, NULL}, // Python takes NAME.so for its own
+    {"rust", ".rs", NULL, "rust.rs", false, NULL},
 };
 
 const Binding *binding_named(const Session *session, const char *name)
@@ -153,6 +164,11 @@ void check_binding(const Session *session, const char *name, const char *path, c
 		bad_usage(session, format(session->arena,
 		                          "--bindings %s: expected a --name of at most 31 "
 		                          "characters that begins with a letter, found '%s'",
+		                          name, prefix));
+	if (b->taken && strstr(b->taken, format(session->arena, " %s ", prefix)))
+		bad_usage(session, format(session->arena,
+		                          "--bindings %s: '%s' has another meaning there" HELP
+		                          "choose another --name",
 		                          name, prefix));
 }
 

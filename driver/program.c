@@ -211,7 +211,8 @@ static void attach(Program *p)
 		                              .bytes = byte_count(s->type, &s->shape),
 		                              .offset = s->kind == S_input ? inputs++ : 0,
 		                              .limit = s->limit,
-		                              .ignore = s->ignore};
+		                              .ignore = s->ignore,
+		                              .counts = s->counts};
 		memcpy(slots[i].dim, s->shape.dim, sizeof *s->shape.dim * (size_t)s->shape.rank);
 	}
 	for (int i = 0; i < p->entries.count; i++) {

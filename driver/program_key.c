@@ -57,6 +57,7 @@ static void add_slot_of(Key *key, const Slot *s)
 	add_shape(key, &s->shape);
 	add_number(key, s->limit);
 	add_number(key, s->ignore);
+	add_number(key, s->counts);
 }
 
 static void add_graph(Key *key, const Graph *g, const NodeList *known);

@@ -386,7 +386,8 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 	const Model *listed = read_with(r, true);
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		struct amos_input to = {.name = in->name, .type = in->type, .rank = in->rank};
+		struct amos_input to = {
+		    .name = in->name, .type = in->type, .rank = in->rank, .counts = in->open};
 		for (int a = 0; a < in->rank; a++) {
 			to.dim[a] = in->dim[a].size;
 			to.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;

@@ -110,7 +110,11 @@ static void add_input(Graph *g, const Expr *call, const Expr *name)
 		fail(where, "'%s' is unknown, and no other operand gives its shape; %s", name->name,
 		     outs_text(g));
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
-	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
+	Slot slot = {.name = name->name,
+	             .kind = S_input,
+	             .type = like->type,
+	             .shape = like->shape,
+	             .counts = true};
 	const Loss *loss = loss_called(call);
 	if (loss && loss->labels == LABELS_classes) {
 		slot.type = E_i64;

@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 16 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 17 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 

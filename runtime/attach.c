@@ -262,12 +262,12 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model,
 		if (slot->kind != AMOS_SLOT_INPUT)
 			continue;
 		names[n] = slot->name;
-		inputs[n] = (struct amos_input){
-		    .name = slot->name, .type = slot->type, .rank = (int)slot->rank};
+		inputs[n] = (struct amos_input){.name = slot->name,
+		                                .type = slot->type,
+		                                .rank = (int)slot->rank,
+		                                .counts = slot->counts || slot->ignore};
 		memcpy(inputs[n++].dim, slot->dim, sizeof slot->dim);
 		const struct amos_source *source = amos_source_of(data, slot->name);
-		if (source && slot->ignore) // labels
-			data->sources[source - data->sources].counts = true;
 		if (source)
 			data->feeds[data->nfeeds++] =
 			    (struct amos_feed){.slot = i, .to = slot, .source = source};

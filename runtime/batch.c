@@ -151,6 +151,11 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 	return status;
 }
 
+int64_t amos_data_row(const struct amos_data *data, int64_t run, int64_t row)
+{
+	return row_of(data, (struct batch){true, run, data->batch}, row);
+}
+
 int amos_data_train(const struct amos_data *data, struct amos *m, int64_t run)
 {
 	return fill_batch(data, m, (struct batch){true, run, data->batch});

@@ -58,19 +58,13 @@ static bool has_input_shape(int rank, const int64_t *dim, const struct amos_arra
 	return same;
 }
 
-// True if axis 0 of the array need not count samples.
-static bool may_be_constant(const struct amos_data *data, const struct amos_source *source,
-                            int rank, const int64_t *dim, const struct amos_array *array)
-{
-	return has_input_shape(rank, dim, array) && !(source->counts && dim[0] == data->batch);
-}
-
 bool amos_is_constant(const struct amos_data *data, const struct amos_source *source, int rank,
                       const int64_t *dim, const struct amos_array *array)
 {
 	if (!rank)
 		return amos_elements(array->rank, array->dim) == 1;
-	return may_be_constant(data, source, rank, dim, array) && array->dim[0] != data->counted;
+	bool samples = source->counts && dim[0] == data->batch && data->counted >= 0;
+	return has_input_shape(rank, dim, array) && !samples && array->dim[0] != data->counted;
 }
 
 // Returns the array of an input that takes samples; NULL: none, or it is the same in every batch.
@@ -204,20 +198,37 @@ static int fit_images(struct amos_data *data, int n, const struct amos_input *in
 	return status;
 }
 
+static void mark_counts(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	for (int i = 0; i < n; i++) {
+		int at = amos_index(inputs[i].name, data->sources, data->nsources,
+		                    sizeof *data->sources);
+		if (at >= 0)
+			data->sources[at].counts = inputs[i].counts;
+	}
+}
+
+// Sets data->counted: an array of another shape than its input has samples along axis 0.
+static void count_samples(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	data->counted = -1;
+	for (int i = 0; i < n && data->counted < 0; i++) {
+		const struct amos_array *array =
+		    amos_source_array(data, amos_source_of(data, inputs[i].name));
+		if (array && array->rank && inputs[i].rank &&
+		    !has_input_shape(inputs[i].rank, inputs[i].dim, array))
+			data->counted = array->dim[0];
+	}
+}
+
 int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	int status = fit_images(data, n, inputs);
 	if (status)
 		return status;
-	data->counted = -1;
+	mark_counts(data, n, inputs);
+	count_samples(data, n, inputs);
 	data->ahead = 0;
-	for (int i = 0; i < n && data->counted < 0; i++) {
-		const struct amos_source *source = amos_source_of(data, inputs[i].name);
-		const struct amos_array *array = amos_source_array(data, source);
-		if (array && array->rank && inputs[i].rank &&
-		    !may_be_constant(data, source, inputs[i].rank, inputs[i].dim, array))
-			data->counted = array->dim[0];
-	}
 	status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(data, inputs[i].name);
@@ -255,20 +266,6 @@ void amos_list_name(char *list, size_t room, const char *name)
 	snprintf(list + at, room - at, "%s%s", at ? ", " : "", name);
 }
 
-// Axis 0 counts samples of an input whose file leaves it open, and of an input of the loss that has
-// the batch there. A compiled model says that of labels alone.
-static void find_counts(struct amos_data *data, int n, const struct amos_input *inputs)
-{
-	for (int i = 0; i < data->nsources; i++)
-		data->sources[i].counts = true;
-	for (int i = 0; i < n; i++) {
-		int at = amos_index(inputs[i].name, data->sources, data->nsources,
-		                    sizeof *data->sources);
-		if (at >= 0 && inputs[i].rank && inputs[i].dim[0] >= 0)
-			data->sources[at].counts = false;
-	}
-}
-
 int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	char given[512] = "", expected[512] = "";
@@ -283,6 +280,5 @@ int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 		return amos_fail(AMOS_INPUT,
 		                 "--data: expected data of the model's inputs, %s; found %s",
 		                 expected, given);
-	find_counts(data, n, inputs);
 	return amos_data_lay_out(data, n, inputs);
 }

@@ -5,32 +5,72 @@
 #include <unistd.h>
 #include <zlib.h>
 
+struct gzip {
+	z_stream z;
+	int state;   // of the current member: Z_OK until its end
+	int members; // complete ones
+	bool padded; // zeros followed them, as on a tape
+	unsigned char in[1 << 16];
+};
+
+static int bad_gzip(const struct gzip *g, const char *path)
+{
+	enum { MAGIC = 2 }; // bytes that begin a member
+	if (g->state == Z_MEM_ERROR)
+		return amos_no_memory(path);
+	bool begins = g->z.total_in > MAGIC && !g->padded;
+	return amos_fail(AMOS_INPUT, "%s: %s", path,
+	                 !begins && g->members ? "other data follow the compressed data"
+	                 : g->state == Z_OK    ? "truncated file"
+	                 : begins              ? "corrupt compressed data"
+	                                       : "expected gzip data" HELP
+	                            "name a file that is not compressed without .gz");
+}
+
+// Decompresses the next bytes of the input, as far as there is a block of room, and appends them.
+static int gunzip_some(struct gzip *g, const char *path, struct amos_blob *blob, size_t *room)
+{
+	if (g->state == Z_STREAM_END && !*g->z.next_in) {
+		g->padded = true;
+		g->z.next_in++;
+		g->z.avail_in--;
+		return AMOS_DONE;
+	}
+	if (g->padded)
+		return bad_gzip(g, path);
+	if (g->state == Z_STREAM_END)
+		g->state = inflateReset(&g->z);
+	if (!amos_grow((void **)&blob->at, room, blob->count + sizeof g->in, 1))
+		return amos_no_memory(path);
+	g->z.next_out = (void *)(blob->at + blob->count);
+	g->z.avail_out = sizeof g->in;
+	g->state = inflate(&g->z, Z_NO_FLUSH);
+	g->state = g->state == Z_BUF_ERROR ? Z_OK : g->state; // it had written all
+	blob->count += sizeof g->in - g->z.avail_out;
+	g->members += g->state == Z_STREAM_END;
+	return g->state == Z_OK || g->state == Z_STREAM_END ? AMOS_DONE : bad_gzip(g, path);
+}
+
 int amos_gunzip(int file, const char *path, struct amos_blob *blob)
 {
-	enum { BLOCK = 1 << 16 };
-	gzFile from = gzdopen(file, "rb");
-	if (!from) {
-		close(file);
-		return amos_no_memory(path);
-	}
+	enum { GZIP = 16 };
+	struct gzip g = {.z.avail_out = 1};
 	size_t room = 0;
-	int status = AMOS_DONE, cause = Z_OK;
-	for (int got = 1; !status && got;) {
-		bool grown = amos_grow((void **)&blob->at, &room, blob->count + BLOCK, 1);
-		got = grown ? gzread(from, blob->at + blob->count, BLOCK) : 0;
-		gzerror(from, &cause);
-		if (!grown || cause == Z_MEM_ERROR)
-			status = amos_no_memory(path);
-		else if (got < 0)
-			status = cause == Z_ERRNO
-			             ? amos_fail_errno("read", path)
-			             : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
-		else if (!got && cause == Z_BUF_ERROR)
-			status = amos_fail(AMOS_INPUT, "%s: truncated file", path);
-		else
-			blob->count += (size_t)got;
+	ssize_t n = 1;
+	int status = inflateInit2(&g.z, MAX_WBITS + GZIP) ? amos_no_memory(path) : AMOS_DONE;
+	while (!status && n > 0) {
+		n = read(file, g.in, sizeof g.in);
+		g.z.next_in = g.in;
+		g.z.avail_in = n > 0 ? (uInt)n : 0;
+		while (!status && (g.z.avail_in || (g.state == Z_OK && !g.z.avail_out)))
+			status = gunzip_some(&g, path, blob, &room);
 	}
-	gzclose(from);
+	if (!status && n < 0)
+		status = amos_fail_errno("read", path);
+	if (!status && g.state != Z_STREAM_END)
+		status = bad_gzip(&g, path);
+	inflateEnd(&g.z);
+	close(file);
 	return status;
 }
 

@@ -247,10 +247,29 @@ double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was N
 int amos_train_as(struct amos *, struct amos_data *, const struct amos_options *,
                   const struct amos_training *training, struct amos_result *);
 
+// signals.c. Between the calls, the first signal requests a stop; trainings may overlap.
+void amos_catch_interrupts(void);
+void amos_release_interrupts(void);
 bool amos_stopping(void); // true if a signal requested a stop
 // Computes the best constant prediction for the evaluated samples: the labels' frequencies, or the
 // targets' means. All NAN if the model does not name its labels or there are too few.
 int amos_constant(struct amos *, const struct amos_data *, struct amos_constant *);
+
+// ---- finite.c: why the first loss is not finite ----------------------------------------
+
+struct amos_flaw {
+	int64_t slot, at; // and element; -1: none
+	double number;
+};
+// Returns the first element of a parameter that is not finite, or of another weight that is NaN:
+// masks may be infinite.
+struct amos_flaw amos_weight_flaw(const struct amos *);
+// Writes what is wrong to `problem`, which ends in "the loss is", if batch `run` of training has a
+// loss that is not finite before the first update. Returns the help.
+const char *amos_explain_loss(char *problem, size_t room, const struct amos *,
+                              const struct amos_data *, int64_t run, const struct amos_flaw *);
+// batch.c: returns the sample, or first token, of a row of batch `run` of training.
+int64_t amos_data_row(const struct amos_data *, int64_t run, int64_t row);
 
 // ---- identity.c, folder.c: identity and directory of a run ----------------------------
 
@@ -293,7 +312,7 @@ struct amos_source {
 	bool raw;     // u8 is not divided by 255 for float inputs
 	bool by_name; // from FILE.npz: may be unused
 	bool taken;   // the model has that input
-	bool counts;  // axis 0 of the input is the batch, as the model's file or the loss says
+	bool counts;  // axis 0 of the input counts samples, if it is the batch
 	// Of images:
 	struct amos_array array; // without elements if they are decoded batch by batch
 	struct amos_pixels pixels;
@@ -327,7 +346,7 @@ const struct amos_array *amos_source_array(const struct amos_data *, const struc
 // amos_data_bind() if the data are not exact. Fixed dimensions stay.
 int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
-// its axis 0 does not count samples; if all arrays are like that, they form one batch.
+// its axis 0 does not count samples; if all arrays have their input's shape, they form one batch.
 bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,
                       const int64_t *dim, const struct amos_array *);
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any

@@ -149,6 +149,7 @@ struct amos_input { // an input as the model declares it
 	int rank;
 	int64_t dim[10];      // -1: open
 	const char *axis[10]; // name of an open axis, or NULL; equal names, equal sizes
+	bool counts;          // axis 0 counts samples, if it is the batch
 };
 
 // Opens the sources of --data. If `exact` (run, grad), the arrays are one batch in the inputs'

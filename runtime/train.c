@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,6 +42,7 @@ struct training {
 	const struct amos_training *training; // of amos_fit(); NULL: of a command
 	struct amos_progress now;             // for its callback
 	bool stopped;                         // by the callback
+	struct amos_flaw flaw;                // of the weights before the first update
 	struct start {                        // the first checkpoint
 		pthread_t thread;
 		bool runs; // the thread, until it is waited for
@@ -52,54 +52,9 @@ struct training {
 	} start;
 };
 
-// ---- interrupts -----------------------------------------------------------------------
-
-static volatile sig_atomic_t interrupts;
-
-static void interrupt(int signal)
-{
-	(void)signal;
-	if (++interrupts > 1)
-		amos_interrupt("\nstopped at once; the last checkpoint is kept\n");
-}
-
-enum { SIGNALS = 3 };
-static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
-static struct sigaction before[SIGNALS];
-static int trainings; // at once, in several threads
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void catch_interrupts(void)
-{
-	struct sigaction ours = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < SIGNALS && !trainings; i++) {
-		sigaction(signals[i], &ours, &before[i]);
-		if (signals[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // ignored by nohup
-			sigaction(SIGHUP, &before[i], NULL);
-	}
-	interrupts = trainings++ ? interrupts : 0;
-	pthread_mutex_unlock(&lock);
-}
-
-static void release_interrupts(void)
-{
-	pthread_mutex_lock(&lock);
-	trainings--;
-	for (int i = 0; i < SIGNALS && !trainings; i++)
-		sigaction(signals[i], &before[i], NULL);
-	interrupts = trainings ? interrupts : 0;
-	pthread_mutex_unlock(&lock);
-}
-
-bool amos_stopping(void)
-{
-	return interrupts > 0;
-}
-
 static bool stopping(const struct training *t)
 {
-	return t->training ? t->stopped : interrupts > 0;
+	return t->training ? t->stopped : amos_stopping();
 }
 
 // ---- checkpoints, evaluation ----------------------------------------------------------
@@ -196,7 +151,7 @@ static int evaluate(struct training *t)
 	struct amos_result r;
 	t->point.owing = 1;
 	int status = amos_evaluate_data(t->m, t->data, &r);
-	if (status || interrupts)
+	if (status || amos_stopping())
 		return status;
 	t->point.owing = 0;
 	t->point.held = (struct amos_held){t->point.step, r.eval_loss, r.eval_accuracy};
@@ -319,6 +274,21 @@ static int check_scale(struct training *t)
 	return AMOS_DONE;
 }
 
+// Stops because of the loss: before the first update, no step size is at fault.
+static int stop_at_loss(const struct training *t, double loss)
+{
+	char problem[1024] = "the loss is";
+	const char *help = t->scale < 0
+	                       ? "try a smaller --xi (--rate for other optimizers) or a longer "
+	                         "--warmup, and check the data for very large values"
+	                       : "try a smaller --xi (--rate for other optimizers), and "
+	                         "--precision bf16: f16 holds no values above 65504";
+	if (t->point.step == 0)
+		help = amos_explain_loss(problem, sizeof problem, t->m, t->data, t->point.run,
+		                         &t->flaw);
+	return stop_at(t, problem, loss, help);
+}
+
 // Waits for the first batch that was started and takes its losses.
 static int end_batch(struct training *t, const struct batch *b)
 {
@@ -329,12 +299,7 @@ static int end_batch(struct training *t, const struct batch *b)
 		return status;
 	double loss = t->loss >= 0 ? amos_out_number(t->m, b->entry, t->loss) : 0;
 	if (!isfinite(loss))
-		return stop_at(t, "the loss is", loss,
-		               t->scale < 0
-		                   ? "try a smaller --xi (--rate for other optimizers) or a longer "
-		                     "--warmup, and check the data for very large values"
-		                   : "try a smaller --xi (--rate for other optimizers), and "
-		                     "--precision bf16: f16 holds no values above 65504");
+		return stop_at_loss(t, loss);
 	status = b->entry == t->entry ? check_scale(t) : AMOS_DONE;
 	if (status)
 		return status;
@@ -415,6 +380,7 @@ static int loop(struct training *t)
 	t->started_steps = t->point.step;
 	t->left = batches_left(t);
 	t->epoch = t->point.run / amos_data_batches(t->data);
+	t->flaw = t->point.step ? (struct amos_flaw){-1, -1, 0} : amos_weight_flaw(t->m);
 	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
 	while (!status && (t->started_runs > t->point.run || (!stopping(t) && !ended(t)))) {
 		if (t->started_runs == t->point.run)
@@ -621,11 +587,11 @@ int amos_train_as(struct amos *m, struct amos_data *data, const struct amos_opti
 	// Signals are caught before the run directory exists, since whoever sees a run begin may
 	// interrupt it.
 	if (!training)
-		catch_interrupts();
+		amos_catch_interrupts();
 	int status = train(&t), started = end_start(&t);
 	status = status ? status : started;
 	if (!training)
-		release_interrupts();
+		amos_release_interrupts();
 	if (!status && !training)
 		status = compare(&t);
 	result->step = t.point.step;

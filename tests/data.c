@@ -830,6 +830,18 @@ static void constants(void)
 	CHECK(!attach(0, &options) && amos_data_batches(data) == 1, "attach: %s", amos_error());
 	CHECK(!amos_data_train(data, m, 1) && !memcmp(amos_slot_bytes(m, 1), many, sizeof many),
 	      "one batch keeps its order");
+	slots[1].counts = 1;
+	CHECK(!attach(0, &options) && !amos_data_train(data, m, 1) &&
+	          !memcmp(amos_slot_bytes(m, 1), many, sizeof many),
+	      "nor do samples of a single batch change places: rows may be nodes of a graph");
+	declare(1, "x", E_f32, 0, 2, 3, 2);
+	CHECK(!attach(0, &options) && amos_data_batches(data) == 8, "a constant of 3 rows");
+	slots[0].counts = 1;
+	CHECK(
+	    attach(0, &options) == AMOS_INPUT &&
+	        strstr(amos_error(), "--data x: expected 3 samples, as of another input; found 24"),
+	    "samples are as many: %s", amos_error());
+	slots[0].counts = 0;
 }
 
 // All 16-bit floats, converted and back.

@@ -75,6 +75,8 @@ int main()
 	first::trainer moved(std::move(a));
 	moved.forward();
 	CHECK(moved.values<float>(AMOS_OUTPUTS, "logits").size() == 6 && !a.get());
+	CHECK(status_of([&] { a.step(); }) == AMOS_USAGE && status_of([&] { a.names(AMOS_INPUTS); }) == AMOS_USAGE);
+	CHECK(status_of([&] { a.fit({"data", "data.npz"}); }) == AMOS_USAGE && status_of([&] { a.store(); }) == AMOS_USAGE);
 	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "labels"); }) == AMOS_INPUT);
 	CHECK(status_of([&] { moved.values<float>(AMOS_INPUTS, "nothing"); }) == AMOS_INPUT);
 	CHECK(status_of([&] { moved.load("nowhere.ckpt"); }) == AMOS_INPUT);

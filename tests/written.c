@@ -164,6 +164,30 @@ static void outputs(void)
 	close(file);
 }
 
+// Of many inputs each is recorded once, in the order of their opening.
+static void many_inputs(void)
+{
+	enum { MANY = 20000 };
+	char name[64];
+	size_t before = 0;
+	while (amos_input_path(before))
+		before++;
+	expect(!mkdir("inputs", 0777), "a folder");
+	for (int i = 0; i < 2 * MANY; i++) {
+		snprintf(name, sizeof name, "inputs/%d", i % MANY);
+		if (i < MANY)
+			write_file(name, "x", 1);
+		int file = amos_input(name, 0);
+		expect(file >= 0, name);
+		close(file);
+	}
+	snprintf(name, sizeof name, "inputs/%d", MANY - 1);
+	expect(!strcmp(amos_input_path(before + MANY - 1), name), "the last in its place");
+	expect(!amos_input_path(before + MANY), "none twice");
+	expect(amos_output_check("inputs/77") == AMOS_INPUT, "one of many");
+	expect(amos_output_check("inputs/other") == AMOS_DONE, "none of many");
+}
+
 // Output for a terminal of text that arrives in parts.
 static void shown(void)
 {
@@ -204,6 +228,7 @@ int main(void)
 	sweeping();
 	beneath(here);
 	outputs();
+	many_inputs();
 	shown();
 	arena_free(arena);
 	return expected();

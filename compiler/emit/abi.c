@@ -113,6 +113,7 @@ static Value slots_table(Gen *g, const Plan *plan, bool weights)
 		    [amos_slot_offset] = number(g, plan->slot[k].offset),
 		    [amos_slot_limit] = number(g, s->limit),
 		    [amos_slot_ignore] = number(g, s->ignore),
+		    [amos_slot_counts] = number(g, s->counts),
 		    [amos_slot_init] =
 		        weights && s->init ? literal_bytes(g, s->init, (size_t)size) : nothing(g),
 		};

@@ -109,9 +109,9 @@ typedef struct Output {
 	const char *lld;     // the linker
 } Output;
 
-// Runs a program in `folder` (NULL: here), with the file `output` as its standard output. Returns
-// its exit status; 127 if it does not start or is killed.
-int run_program(char *const *words, const char *folder, int output);
+// Runs a program in `folder` (NULL: here), with these files as its standard output and error.
+// Returns its exit status; 126 if it is killed, 127 if it does not start.
+int run_program(char *const *words, const char *folder, int output, int errors);
 // Joins the parts to one ELF object, in which the model has the name `symbol` and all else is
 // local.
 Part join_parts(Arena *, const Object *, const char *symbol);

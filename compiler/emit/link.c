@@ -8,6 +8,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,29 +100,87 @@ static void by_cc(Linker *l, const char *cc)
 
 // ---- linking --------------------------------------------------------------------------
 
-int run_program(char *const *words, const char *folder, int output)
+// Begins a program. An interrupt that comes before it is recorded waits until it is.
+static pid_t start_program(char *const *words, const char *folder, int output, int errors)
 {
-	int status = 0;
+	sigset_t every, before;
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
 	pid_t child = fork();
 	if (child == 0) {
-		if ((!folder || !chdir(folder)) && dup2(output, STDOUT_FILENO) >= 0)
+		setpgid(0, 0);
+		sigaddset(&before, SIGXFSZ); // a file that is too large is an error, not a crash
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		if ((!folder || !chdir(folder)) && dup2(output, STDOUT_FILENO) >= 0 &&
+		    dup2(errors, STDERR_FILENO) >= 0)
 			execvp(words[0], words);
 		_exit(127);
 	}
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+	if (child > 0) {
+		setpgid(child, child); // whichever of the two comes first
+		amos_file_writer(child);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return child;
+}
+
+int run_program(char *const *words, const char *folder, int output, int errors)
+{
+	int status = 0;
+	siginfo_t ended;
+	pid_t child = start_program(words, folder, output, errors);
+	if (child < 0)
+		return 127;
+	while (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 		;
-	return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+	amos_file_writer(0); // while its number is not another's
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 126;
+}
+
+static void print_errors(int file)
+{
+	char some[4096];
+	ssize_t n;
+	lseek(file, 0, SEEK_SET);
+	while ((n = read(file, some, sizeof some)) > 0)
+		fwrite(some, 1, (size_t)n, stderr);
+}
+
+// Fails if the disk has no room for all that may be linked: linkers report that as a crash.
+static void check_room(const Linker *l)
+{
+	const char *archive = format(l->arena, "%s/%s", l->output->runtime, l->output->archive);
+	struct stat parts[2];
+	if (stat(archive, &parts[0]) || fstat(fileno(l->object.to), &parts[1]))
+		return;
+	off_t room = parts[0].st_size + parts[1].st_size;
+	errno = posix_fallocate(fileno(l->object.to), 0, room);
+	if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)
+		need_done(amos_fail_errno("write", l->output->path));
 }
 
 static void run_linker(Linker *l)
 {
+	int errors = memfd_create("errors", MFD_CLOEXEC);
+	if (errors < 0)
+		need_done(amos_fail_errno("link", l->output->path));
 	add(l, NULL);
-	if (run_program(l->words.at, l->output->runtime, STDOUT_FILENO))
-		fail_status(STATUS_MACHINE, l->output->path, "%s failed to link it" HELP "%s",
-		            l->words.at[0],
-		            getenv("CC")
-		                ? "set $CC to a C compiler for the target, or unset it"
-		                : "install lld 19, or set $CC to a C compiler for the target");
+	int status = run_program(l->words.at, l->output->runtime, STDOUT_FILENO, errors);
+	if (status)
+		check_room(l);
+	print_errors(errors);
+	close(errors);
+	if (status == 127)
+		fail_status(
+		    STATUS_MACHINE, l->output->path, "%s cannot be run" HELP "%s", l->words.at[0],
+		    getenv("CC") ? "set $CC to a C compiler for the target, or unset it"
+		                 : "install lld 19, or set $CC to a C compiler for the target");
+	if (status)
+		fail_status(
+		    STATUS_MACHINE, l->output->path, "%s failed to link it%s", l->words.at[0],
+		    getenv("CC") ? HELP "set $CC to a C compiler for the target, or unset it" : "");
 	// The linker may have replaced the file.
 	l->file.to = freopen(l->file.temporary, "rb", l->file.to);
 	if (!l->file.to)

@@ -157,6 +157,7 @@ typedef struct Slot {
 	                   // confirm that it is; NULL: no reason
 	int64_t limit;     // integers are in [0, limit), floats in (-limit, limit); 0: any
 	int64_t ignore;    // labels that do not count (-100); 0: none
+	bool counts;       // input: axis 0 counts samples, if it is the batch
 	struct View *view; // onnx layer: layout of the parameter in its initializer
 } Slot;
 

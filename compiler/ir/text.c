@@ -5,7 +5,7 @@
 //     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64;
 //     products: pass `precision` rounds operands of products to this type; unaliased: see
 //     graph_unalias
-//   slot NAME : KIND TYPE [from INITIALIZER] [limit N] [ignore N] [= {number}]  # why
+//   slot NAME : KIND TYPE [from INITIALIZER] [limit N] [ignore N] [counts] [= {number}]  # why
 //     from "": in no initializer
 //   %3 = dot(%1, w) : TYPE [pitch N]  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
@@ -174,6 +174,7 @@ static void say_slot(Text *t, const Slot *s)
 		say(t, " limit %" PRId64, s->limit);
 	if (s->ignore)
 		say(t, " ignore %" PRId64, s->ignore);
+	say(t, s->counts ? " counts" : "");
 	if (s->init && (count_of(&s->shape) == 1 || s->kind == S_state)) {
 		say(t, " =");
 		say_elements(t, &(Val){.type = s->type, .shape = s->shape, .data = s->init});
@@ -323,6 +324,7 @@ static void read_slot(Reader *r, Lexer *l)
 		s.limit = lexer_integer(l);
 	if (lexer_take(l, "ignore"))
 		s.ignore = lexer_integer(l);
+	s.counts = lexer_take(l, "counts");
 	if (lexer_take(l, "="))
 		s.init = read_elements(l, s.type, &s.shape);
 	s.why = *l->comment ? l->comment : NULL;

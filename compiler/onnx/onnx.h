@@ -72,6 +72,7 @@ typedef struct Input { // as the file declares it
 	int rank;  // -1: not declared
 	Dim dim[RANK];
 	bool sequence, optional;
+	bool open; // the file leaves the size of axis 0 open
 	bool used;
 } Input;
 

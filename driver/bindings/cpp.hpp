@@ -61,20 +61,27 @@ template <> struct element<int8_t> { static enum amos_type type() { return AMOS_
 template <> struct element<uint8_t> { static enum amos_type type() { return AMOS_U8; } };
 template <> struct element<bool> { static enum amos_type type() { return AMOS_BOOL; } };
 
-// An instance of a model. It can be moved, not copied; one thread at a time uses it.
+// An instance of a model. It can be moved, not copied; one thread at a time uses it. Calls of one
+// that was moved to another throw.
 class instance {
-	amos *m;
+	amos *m; // nullptr: moved from
 
+	amos *live() const
+	{
+		if (!m)
+			throw error(AMOS_USAGE, "the instance was moved to another");
+		return m;
+	}
 	int64_t number(amos_kind kind, const std::string &name) const
 	{
-		int64_t i = amos_find(m, kind, name.c_str());
+		int64_t i = amos_find(live(), kind, name.c_str());
 		if (i < 0)
 			throw error(AMOS_INPUT, "no array '" + name + "' of this kind");
 		return i;
 	}
 
       public:
-	explicit instance(const amos_model &model, const amos_setup *setup = nullptr) : m(nullptr)
+	explicit instance(const struct amos_model &model, const amos_setup *setup = nullptr) : m(nullptr)
 	{
 		need(amos_open(&model, setup, &m));
 	}
@@ -93,29 +100,29 @@ class instance {
 	template <typename T> view<T> values(amos_kind kind, const std::string &name) const
 	{
 		int64_t i = number(kind, name);
-		void *data = amos_values(m, kind, i);
-		if (!data || amos_type(m, kind, i) != element<T>::type())
+		void *data = amos_values(live(), kind, i);
+		if (!data || amos_type(live(), kind, i) != element<T>::type())
 			throw error(AMOS_INPUT, "'" + name + "' has elements of another type, or none");
-		return view<T>(static_cast<T *>(data), amos_bytes(m, kind, i) / sizeof(T));
+		return view<T>(static_cast<T *>(data), amos_bytes(live(), kind, i) / sizeof(T));
 	}
 	std::vector<std::string> names(amos_kind kind) const
 	{
 		std::vector<std::string> all;
-		for (int64_t i = 0; i < amos_count(m, kind); i++)
-			all.push_back(amos_name(m, kind, i));
+		for (int64_t i = 0; i < amos_count(live(), kind); i++)
+			all.push_back(amos_name(live(), kind, i));
 		return all;
 	}
 	std::vector<int64_t> shape(amos_kind kind, const std::string &name) const
 	{
 		int64_t i = number(kind, name);
-		const int64_t *at = amos_shape(m, kind, i);
-		return std::vector<int64_t>(at, at + amos_rank(m, kind, i));
+		const int64_t *at = amos_shape(live(), kind, i);
+		return std::vector<int64_t>(at, at + amos_rank(live(), kind, i));
 	}
 	// The shape that an output had in the last call.
 	std::vector<int64_t> output_shape(const std::string &name) const
 	{
 		std::vector<int64_t> at = shape(AMOS_OUTPUTS, name);
-		amos_output_shape(m, number(AMOS_OUTPUTS, name), at.data());
+		amos_output_shape(live(), number(AMOS_OUTPUTS, name), at.data());
 		return at;
 	}
 	// Sets where calls read an input: `values`, as many as values() has, at a multiple of 64
@@ -123,33 +130,33 @@ class instance {
 	template <typename T> void set_input(const std::string &name, const T *values)
 	{
 		int64_t i = number(AMOS_INPUTS, name);
-		if (amos_type(m, AMOS_INPUTS, i) != element<T>::type())
+		if (amos_type(live(), AMOS_INPUTS, i) != element<T>::type())
 			throw error(AMOS_INPUT, "'" + name + "' has elements of another type");
-		need(amos_set_input(m, i, values));
+		need(amos_set_input(live(), i, values));
 	}
 	void set_input(const std::string &name, std::nullptr_t)
 	{
-		need(amos_set_input(m, number(AMOS_INPUTS, name), nullptr));
+		need(amos_set_input(live(), number(AMOS_INPUTS, name), nullptr));
 	}
 	// All parameters, gradients or state, as floats.
 	view<float> block(amos_kind kind) const
 	{
 		int64_t bytes;
-		void *data = amos_block(m, kind, &bytes);
+		void *data = amos_block(live(), kind, &bytes);
 		return view<float>(static_cast<float *>(data), bytes / sizeof(float));
 	}
 
-	void set_batch(int64_t samples) { need(amos_set_batch(m, samples)); }
-	void forward() { need(amos_forward(m)); }
+	void set_batch(int64_t samples) { need(amos_set_batch(live(), samples)); }
+	void forward() { need(amos_forward(live())); }
 	double evaluate() { return loss_of(amos_evaluate); }
 	double step() { return loss_of(amos_step); }
 	double gradient() { return loss_of(amos_gradient); }
-	void update() { need(amos_update(m)); }
-	int64_t steps() const { return amos_steps(m); }
-	double rate() const { return amos_rate(m); }
-	void set_rate(double factor) { need(amos_set_rate(m, factor)); }
-	void set_steps(int64_t n) { need(amos_set_steps(m, n)); }
-	double metric(const std::string &name) const { return amos_metric(m, name.c_str()); }
+	void update() { need(amos_update(live())); }
+	int64_t steps() const { return amos_steps(live()); }
+	double rate() const { return amos_rate(live()); }
+	void set_rate(double factor) { need(amos_set_rate(live(), factor)); }
+	void set_steps(int64_t n) { need(amos_set_steps(live(), n)); }
+	double metric(const std::string &name) const { return amos_metric(live(), name.c_str()); }
 
 	// Trains on files: {"data", "train.npz", "epochs", "3"}. progress() returns true to stop.
 	using progress = std::function<bool(const amos_progress &)>;
@@ -165,30 +172,30 @@ class instance {
 		training.options = words.data();
 		training.progress = call ? &watch::show : nullptr;
 		training.context = &w;
-		int status = amos_fit(m, &training);
+		int status = amos_fit(live(), &training);
 		if (w.thrown)
 			std::rethrow_exception(w.thrown);
 		need(status);
 	}
 
-	void save(const std::string &path) const { need(amos_save(m, path.c_str())); }
-	void load(const std::string &path) { need(amos_load(m, path.c_str())); }
+	void save(const std::string &path) const { need(amos_save(live(), path.c_str())); }
+	void load(const std::string &path) { need(amos_load(live(), path.c_str())); }
 	std::vector<char> store() const
 	{
-		std::vector<char> to(amos_checkpoint_bytes(m));
-		need(amos_store(m, to.data(), to.size()));
+		std::vector<char> to(amos_checkpoint_bytes(live()));
+		need(amos_store(live(), to.data(), to.size()));
 		return to;
 	}
 	void restore(const std::vector<char> &from)
 	{
-		need(amos_restore(m, from.data(), from.size()));
+		need(amos_restore(live(), from.data(), from.size()));
 	}
 	// The trained model: as a file, and as the bytes of one.
-	void export_onnx(const std::string &path) const { need(amos_export_onnx(m, path.c_str())); }
+	void export_onnx(const std::string &path) const { need(amos_export_onnx(live(), path.c_str())); }
 	std::vector<char> onnx() const
 	{
-		std::vector<char> to(amos_onnx_bytes(m));
-		need(amos_store_onnx(m, to.data(), to.size()));
+		std::vector<char> to(amos_onnx_bytes(live()));
+		need(amos_store_onnx(live(), to.data(), to.size()));
 		return to;
 	}
 
@@ -211,7 +218,7 @@ class instance {
 	double loss_of(int (*call)(amos *, double *))
 	{
 		double loss;
-		need(call(m, &loss));
+		need(call(live(), &loss));
 		return loss;
 	}
 };

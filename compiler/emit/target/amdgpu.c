@@ -156,7 +156,7 @@ static Part link_kernels(Arena *arena, const Part *object, const char *lld)
 	                 "-",
 	                 format(arena, "/proc/self/fd/%d", in),
 	                 NULL};
-	int status = run_program(words, NULL, out);
+	int status = run_program(words, NULL, out, STDERR_FILENO);
 	Part part = {0};
 	if (!status)
 		part = read_part(arena, out);

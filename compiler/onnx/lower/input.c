@@ -46,6 +46,7 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 		bool known = d->value_case == DIMENSION__VALUE_DIM_VALUE && d->dim_value > 0;
 		in.dim[a].size = known ? d->dim_value : -1;
 		in.dim[a].name = d->value_case == DIMENSION__VALUE_DIM_PARAM ? d->dim_param : "";
+		in.open |= !a && !known;
 	}
 	return in;
 }
@@ -152,13 +153,14 @@ const char *bind_dimensions(Reader *r)
 // ---- as values ------------------------------------------------------------------------
 
 // Returns a slot, or a constant if the input's value is needed, in the working type.
-static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
+static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape, bool open)
 {
 	const Known *known = find_known(r, name);
 	Elem working = (Elem)working_type(elems[type].onnx);
 	if (!known || !r->stands[known - r->options->known]) {
 		Elem held = is_float(type) ? E_f32 : type;
-		Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
+		Slot slot = {
+		    .name = name, .kind = S_input, .type = held, .shape = *shape, .counts = open};
 		slot.limit = type == E_f16 ? F16_LIMIT : 0;
 		return put_cast(r->g, put_slot(r->g, add_slot(r->g, slot)), working);
 	}
@@ -210,7 +212,8 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 		// The elements of a sequence are inputs called NAME#k, as many as have values.
 		VEC(Ref) at = {0};
 		for (; known; known = find_known(r, element)) {
-			PUSH(r->arena, at, input_tensor(r, element, in->type, &known->shape));
+			PUSH(r->arena, at,
+			     input_tensor(r, element, in->type, &known->shape, false));
 			element = format(r->arena, "%s#%d", in->name, at.count);
 		}
 		List list = {.count = at.count, .at = at.at};
@@ -229,7 +232,7 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 			     SIZE_BITS);
 		const Bind *bound = bound_value(r, in->name);
 		v.ref = bound ? bound_input(r, in, &shape, bound->size)
-		              : input_tensor(r, in->name, in->type, &shape);
+		              : input_tensor(r, in->name, in->type, &shape, in->open);
 	}
 	bind_name(r, top, in->name, v);
 }
