@@ -613,3 +613,42 @@ for n in model.graph.node:
 signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("a", "b", "bias"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "detached-forms.onnx")
+
+# Embeddings that pad with row 1, and without padding, as PyTorch's newer exporter describes them; the output matrix is the first.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+pads (int32[n, 2] words, int64[n] kinds) => (float[n, 2, 3] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[2, 2] k = {0.5, -0.5, 1.0, 0.25}>
+{
+  rows = Gather(w, words)
+  kind = Gather(k, kinds)
+  axis = Constant<value_ints = [1]>()
+  lines = Unsqueeze(kind, axis)
+  sum = Add(rows, lines)
+  turned = Transpose(w)
+  y = MatMul(sum, turned)
+}""")
+for n, args in ((model.graph.node[0], "%p_w, %words, 1"), (model.graph.node[1], "%p_k, %kinds")):
+    value = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+save(model, "pads.onnx")
+
+# A constant of the program that decides a size, by way of nodes that read no weight.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+sized (float[n, 3] x) => (float[n, 3] y)
+<float[3] w = {0.5, -0.25, 0.75}, float[1] lifted = {3}, float[1] begin = {0}, int64 at = {1}, int64 zero = {0}, int64 one = {1}>
+{
+  copy = Identity(lifted)
+  both = Concat<axis = 0>(begin, copy)
+  last = Gather(both, at)
+  end = Cast<to = 7>(last)
+  range = Range(zero, end, one)
+  floats = Cast<to = 1>(range)
+  scaled = Mul(x, w)
+  y = Add(scaled, floats)
+}""")
+for name in ("lifted", "begin"):
+    v = model.graph.value_info.add(name=name)
+    v.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="CONSTANT_TENSOR")
+signature = "# inputs\np_w: PARAMETER target='w'\nc_lifted: CONSTANT_TENSOR target='lifted'\nc_begin: CONSTANT_TENSOR target='begin'\n"
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+save(model, "sized.onnx")
