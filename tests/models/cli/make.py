@@ -652,3 +652,37 @@ for name in ("lifted", "begin"):
 signature = "# inputs\np_w: PARAMETER target='w'\nc_lifted: CONSTANT_TENSOR target='lifted'\nc_begin: CONSTANT_TENSOR target='begin'\n"
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "sized.onnx")
+
+# What PyTorch's newer exporter folded from parameters and cannot stand for them: 1 / p of a p that the file has too, and a number
+# that it repeated.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+folds (float[n, 3] x) => (float[n, 4] y)
+<float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[1] p = {2}, float[1] reciprocal = {0.5}, float[2, 1] expand_1 = {0.3, 0.3}>
+{
+  h = MatMul(x, w)
+  positive = Exp(h)
+  power = Pow(positive, p)
+  root = Pow(power, reciprocal)
+  y = Concat<axis = 1>(root, expand_1)
+}""")
+signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "p", "time"))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+save(model, "folds.onnx")
+
+# What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+folds_old (float[n, 5] x) => (float[n, 5] y)
+<float[5, 5] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3, 0.1, 0.2, 0.7, -0.3, 0.5, 0.1, 0.4, 0.9, -0.6, 0.2, 0.8, 0.3, 0.1, 0.5, -0.2, 0.6},
+ float[5] knots = {-2, -1, 0, 1, 2}, float[1] norm = {1.5}>
+{
+  h = MatMul(x, w)
+  from = Sub(h, knots)
+  least = Constant<value = float {1e-12}>()
+  length = Clip(norm, least)
+  y = Div(from, length)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[1] = "onnx::Sub_7"
+model.graph.initializer[2].name = model.graph.node[3].input[0] = "onnx::Clip_9"
+save(model, "folds_old.onnx")
