@@ -2,10 +2,12 @@
 // Input: the user's patterns (--detach), and what exporters leave of detach(). Facts: PyTorch's
 // newer exporter writes on each node the call that it stems from, and detach() is an Identity. Its
 // optimizer removes such nodes; the calls that read their results still name them: "%detach_1". Its
-// older exporter leaves nothing. A detached operand that cannot be found, and what looks like one,
-// becomes a doubt, of which the user is told.
+// older exporter leaves nothing. An embedding's call names its padding row: embedding(w, index, 0).
+// A detached operand that cannot be found, and what looks like one, becomes a doubt, of which the
+// user is told.
 #include "lower.h"
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -411,11 +413,38 @@ static bool holds_floats(const Graph *g, const Value *v)
 	return v->weight ? is_float(v->weight->type) : x && is_float(val(g, x)->type);
 }
 
+// Returns the row of the table that the program pads with, which its gradient leaves out; -1: none.
+static int64_t padding_row(const NodeProto *node)
+{
+	static const char word[] = "aten.embedding.default](args = (";
+	const char *call = call_of(node), *at = call ? strstr(call, word) : NULL;
+	for (int comma = 0; at && comma < 2; comma++) {
+		at = strpbrk(at + 1, ",)");
+		at = at && *at == ',' ? at : NULL;
+	}
+	return at ? strtoll(at + 1, NULL, 10) : -1;
+}
+
+// Detaches the padding row in rows of a table.
+static Ref put_unpadded(Call *c, Ref rows, int64_t padding)
+{
+	Graph *g = c->g;
+	Ref index = c->in[1];
+	Shape shape = val(g, index)->shape;
+	shape.dim[shape.rank++] = 1;
+	Ref pads = put2(g, O_eq, put_reshape(g, index, shape),
+	                put_num(g, val(g, index)->type, (double)padding));
+	return put3(g, O_select, pads, put_detached(g, rows), rows);
+}
+
 void detach_results(Call *c, Value *result)
 {
 	Reader *r = c->r;
 	const char *call = call_of(c->node);
 	bool traced = call && strstr(call, "aten.detach.");
+	int64_t padding = !strcmp(c->node->op_type, "Gather") ? padding_row(c->node) : -1;
+	if (padding >= 0 && c->in[0] && c->in[1])
+		result->ref = put_unpadded(c, result->ref, padding);
 	for (int k = 0; k < c->nout; k++) {
 		bool floats = holds_floats(r->g, &result[k]);
 		bool chosen = !c->space->function && find_pattern(r, c->node->output[k], floats);

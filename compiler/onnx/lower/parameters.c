@@ -238,7 +238,9 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	if (choice == 1 && why && u.role >= R_value && w->shape.rank == 0)
 		choice = -1;
 	bool statistic = why && !strcmp(why, running_statistics);
-	if (r->options->separate && w->shape.rank && u.node && u.role < R_value && !statistic)
+	// A single number that no operator reads as a weight may decide a size.
+	bool weighs = w->shape.rank && (u.role != R_none || count_of(&w->shape) != 1);
+	if (r->options->separate && weighs && u.node && u.role < R_value && !statistic)
 		why = NULL;
 	bool frozen = choice == 0 && (!why || statistic); // a constant stays one
 	if (frozen)

@@ -202,6 +202,10 @@ static const char *guess_reason(const Use *u)
 		return "a buffer of spectral_norm";
 	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
 		return "a single number";
+	bool folded = torch && is_opaque(w->alias ? w->alias : w->name);
+	if (count_of(&w->shape) == 1 && folded && u->role == R_none &&
+	    role_of(u->reader, u->input) == R_none)
+		return "a single number";
 	if (count_of(&w->shape) == 1 && !torch && !strstr(name, "bias") &&
 	    !strstr(name, "ReadVariableOp") && !(u->call && is_lone_bias(u->call, u->operand)))
 		return "a single number";
@@ -214,10 +218,39 @@ static const char *guess_reason(const Use *u)
 	}
 	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(r, w, T_fourier))
 		return "a Fourier transform";
+	if (folded && wide_axes(&w->shape) == 1 && is_one_of(OPS_arithmetic, u->reader) &&
+	    !has_few_values(r, w, 1) && has(r, w, T_regular))
+		return kinds[T_regular];
 	if (u->node && !strcmp(u->node->op_type, "InstanceNormalization") && !named &&
 	    has_few_values(r, w, 1))
 		return "ones or zeros";
 	return no_reason;
+}
+
+static Weight *weight_named(const Reader *r, const char *name)
+{
+	for (int i = 0; i < r->weights.count; i++)
+		if (!strcmp(r->weights.at[i]->name, name))
+			return r->weights.at[i];
+	return NULL;
+}
+
+// True if it is a vector or a number that was computed from a parameter and cannot stand for it:
+// the file has the parameter too, with other values, or it repeats one number.
+static bool is_recomputed(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	int64_t n = count_of(&w->shape);
+	if (u->leaves.parameters != 1 || wide_axes(&w->shape) > 1)
+		return false;
+	if (n > 1 && starts_with(w->name, "expand") && has_few_values(r, w, 1))
+		return true;
+	Weight *own = weight_named(r, u->leaves.name);
+	bool differs = false;
+	for (int64_t i = 0; own && i < n && count_of(&own->shape) == n; i++)
+		differs |= weight_number(r, own, i) != weight_number(r, w, i);
+	return differs;
 }
 
 // True if it was folded from a parameter and is more than a view of it: a scalar, a table that is
@@ -230,7 +263,7 @@ static bool is_computed(const Use *u)
 	bool table =
 	    wide_axes(&u->w->shape) > 1 && u->reader && !is_one_of(OPS_contractions, u->reader);
 	return !u->w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
-	       (leaves->count > 1 && table);
+	       (leaves->count > 1 && table) || is_recomputed(u);
 }
 
 static const char *signature_reason(const Use *u)
@@ -249,7 +282,8 @@ static const char *signature_reason(const Use *u)
 	bool added = u->reader && is_score_bias(u), vector = wide_axes(&w->shape) == 1;
 	if (added && parameters && has(r, w, T_hides))
 		return masked;
-	if (parameters && u->reader && (added || vector || is_one_of(OPS_contractions, u->reader)))
+	bool contracted = u->reader && is_one_of(OPS_contractions, u->reader);
+	if (parameters && u->reader && (added || vector || contracted) && !is_recomputed(u))
 		return no_reason;
 	if (parameters)
 		return "the exporter made numbers of it; export with optimize=False to train it";

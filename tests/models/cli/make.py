@@ -626,3 +626,76 @@ recurrence (float[3, 2, 2] x) => (float[2, 2] y)
     next = Tanh(s)
   }> (start, x)
 }"""), "recurrence.onnx")
+
+# Embeddings that pad with row 1, and without padding, as PyTorch's newer exporter describes them; the output matrix is the first.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+pads (int32[n, 2] words, int64[n] kinds) => (float[n, 2, 3] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[2, 2] k = {0.5, -0.5, 1.0, 0.25}>
+{
+  rows = Gather(w, words)
+  kind = Gather(k, kinds)
+  axis = Constant<value_ints = [1]>()
+  lines = Unsqueeze(kind, axis)
+  sum = Add(rows, lines)
+  turned = Transpose(w)
+  y = MatMul(sum, turned)
+}""")
+for n, args in ((model.graph.node[0], "%p_w, %words, 1"), (model.graph.node[1], "%p_k, %kinds")):
+    value = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+save(model, "pads.onnx")
+
+# A constant of the program that decides a size, by way of nodes that read no weight.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+sized (float[n, 3] x) => (float[n, 3] y)
+<float[3] w = {0.5, -0.25, 0.75}, float[1] lifted = {3}, float[1] begin = {0}, int64 at = {1}, int64 zero = {0}, int64 one = {1}>
+{
+  copy = Identity(lifted)
+  both = Concat<axis = 0>(begin, copy)
+  last = Gather(both, at)
+  end = Cast<to = 7>(last)
+  range = Range(zero, end, one)
+  floats = Cast<to = 1>(range)
+  scaled = Mul(x, w)
+  y = Add(scaled, floats)
+}""")
+for name in ("lifted", "begin"):
+    v = model.graph.value_info.add(name=name)
+    v.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="CONSTANT_TENSOR")
+signature = "# inputs\np_w: PARAMETER target='w'\nc_lifted: CONSTANT_TENSOR target='lifted'\nc_begin: CONSTANT_TENSOR target='begin'\n"
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+save(model, "sized.onnx")
+
+# What PyTorch's newer exporter folded from parameters and cannot stand for them: 1 / p of a p that the file has too, and a number
+# that it repeated.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+folds (float[n, 3] x) => (float[n, 4] y)
+<float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[1] p = {2}, float[1] reciprocal = {0.5}, float[2, 1] expand_1 = {0.3, 0.3}>
+{
+  h = MatMul(x, w)
+  positive = Exp(h)
+  power = Pow(positive, p)
+  root = Pow(power, reciprocal)
+  y = Concat<axis = 1>(root, expand_1)
+}""")
+signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "p", "time"))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+save(model, "folds.onnx")
+
+# What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+folds_old (float[n, 5] x) => (float[n, 5] y)
+<float[5, 5] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3, 0.1, 0.2, 0.7, -0.3, 0.5, 0.1, 0.4, 0.9, -0.6, 0.2, 0.8, 0.3, 0.1, 0.5, -0.2, 0.6},
+ float[5] knots = {-2, -1, 0, 1, 2}, float[1] norm = {1.5}>
+{
+  h = MatMul(x, w)
+  from = Sub(h, knots)
+  least = Constant<value = float {1e-12}>()
+  length = Clip(norm, least)
+  y = Div(from, length)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[1] = "onnx::Sub_7"
+model.graph.initializer[2].name = model.graph.node[3].input[0] = "onnx::Clip_9"
+save(model, "folds_old.onnx")
