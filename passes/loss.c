@@ -103,6 +103,9 @@ static bool is_classification(void *none, const Expr *e)
 static void add_input(Graph *g, const Expr *call, const Expr *name)
 {
 	const Expr *other = NULL;
+	if (find_slot(g, name->name) >= 0)
+		fail(where, "'%s' is a weight of the model; give the new input another name",
+		     name->name);
 	for (int k = 0; k < call->nin; k++)
 		if (call->in[k] != name && !is_unknown(g, call->in[k]))
 			other = call->in[k];

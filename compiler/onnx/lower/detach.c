@@ -6,7 +6,6 @@
 // A detached operand that cannot be found, and what looks like one, becomes a doubt, of which the
 // user is told.
 #include "lower.h"
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,15 +199,6 @@ static const NodeProto *first_node(const Reader *r, const Nodes *nodes)
 			first = nodes->at[i];
 		}
 	return first;
-}
-
-// Returns the length of a name without its number: mul of mul_1.
-static size_t stem_of(const char *name)
-{
-	size_t length = strlen(name), stem = length;
-	while (stem && isdigit((unsigned char)name[stem - 1]))
-		stem--;
-	return stem > 1 && stem < length && name[stem - 1] == '_' ? stem - 1 : length;
 }
 
 // Returns the argument that is not in the file and was a call of the same function, or NULL.

@@ -251,6 +251,7 @@ void name_source(Arena *, const NodeProto *, Node *to); // its module and line, 
 const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name);                       // made up by an exporter
+size_t stem_of(const char *name);                       // the length without a number: mul of mul_1
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it

@@ -269,6 +269,14 @@ bool is_opaque(const char *name)
 	return starts_with(name, "onnx::") && number && all_digits(number + 1);
 }
 
+size_t stem_of(const char *name)
+{
+	size_t length = strlen(name), stem = length;
+	while (stem && isdigit((unsigned char)name[stem - 1]))
+		stem--;
+	return stem > 1 && stem < length && name[stem - 1] == '_' ? stem - 1 : length;
+}
+
 static const char *name_by_path(const Use *u)
 {
 	Arena *arena = u->r->arena;

@@ -266,6 +266,19 @@ static bool is_computed(const Use *u)
 	       (leaves->count > 1 && table) || is_recomputed(u);
 }
 
+// True if the newer exporter computed it from one parameter, by the name that it gives such a
+// tensor: exp or neg_2, not that of a view.
+static bool is_function_of_one(const Use *u)
+{
+	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
+	                            "unsqueeze squeeze expand flatten unflatten slice select split "
+	                            "getitem clone contiguous detach alias to _to_copy";
+	const char *name = u->w->name;
+	if (u->leaves.parameters != 1 || u->leaves.buffers || !strcmp(name, u->leaves.name))
+		return false;
+	return !is_word(views, format(u->r->arena, "%.*s", (int)stem_of(name), name));
+}
+
 static const char *signature_reason(const Use *u)
 {
 	Reader *r = u->r;
@@ -331,8 +344,9 @@ const char *reason_to_ask(const Use *u)
 	const Weight *w = u->w;
 	if (!node || u->r->file->trained)
 		return NULL;
+	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
-		return is_computed(u) && !is_one_of(OPS_recurrent, u->reader) ? computed : NULL;
+		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed : NULL;
 	if (u->role == R_value && count_of(&w->shape) == 1)
 		return "a bound or an exponent: a weight to train, or a constant to --freeze?";
 	// A kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the bias

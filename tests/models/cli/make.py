@@ -667,20 +667,23 @@ model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signa
 save(model, "sized.onnx")
 
 # What PyTorch's newer exporter folded from parameters and cannot stand for them: 1 / p of a p that the file has too, and a number
-# that it repeated.
+# that it repeated. exp stands for a parameter that the file lacks, t for its transposed matrix.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 folds (float[n, 3] x) => (float[n, 4] y)
-<float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[1] p = {2}, float[1] reciprocal = {0.5}, float[2, 1] expand_1 = {0.3, 0.3}>
+<float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[1] p = {2}, float[1] reciprocal = {0.5}, float[2, 1] expand_1 = {0.3, 0.3},
+ float[3] exp = {1.5, 0.5, 0.75}, float[3, 3] t = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.7}>
 {
-  h = MatMul(x, w)
+  hidden = MatMul(x, w)
+  rates = Mul(hidden, exp)
+  h = MatMul(rates, t)
   positive = Exp(h)
   power = Pow(positive, p)
   root = Pow(power, reciprocal)
   y = Concat<axis = 1>(root, expand_1)
 }""")
-signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "p", "time"))
+signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "p", "time", "rate", "v"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
-for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']")):
+for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']"), ("exp", "['rate']"), ("t", "['v']")):
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "folds.onnx")
 
