@@ -34,7 +34,8 @@ bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
 		bool needs = v->op == O_slot && want[v->attr->i[0]];
 		for (int k = 0; k < v->nin; k++)
 			needs |= mark[v->in[k]];
-		mark[r] = needs && v->op != O_detach && (is_float(v->type) || v->op == O_loop);
+		mark[r] = needs && book_differentiates(g->book, v->op) &&
+		          (is_float(v->type) || v->op == O_loop);
 	}
 	return mark;
 }

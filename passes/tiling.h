@@ -30,8 +30,8 @@ typedef struct Scheduler {
 int64_t tile_vectors(const Machine *, int matrix, int64_t rows); // tiling.c
 // Returns the bytes that an element of the kernel's space reads of values as large as that.
 int64_t bytes_read(const Scheduler *); // blocking.c
-// Returns how many of the `units` rows or tiles of a column, of which there are `across`, a block
-// takes one after the other, at most `most`: as many as cost no time. block_tiling.c
+// block_tiling.c: returns how many rows or tiles, of `units` in each of `across` columns, a block
+// takes one after the other: as many as cost no time, at most `most`.
 int64_t share_evenly(const Machine *, int64_t units, int64_t across, int64_t most);
 void tile_product(Scheduler *);                        // tiling.c
 void tile_block(Scheduler *);                          // block_tiling.c

@@ -18,8 +18,7 @@ static Ref *gradient_ends(Arena *arena, const Graph *g, const int *live)
 	Ref *end = NEWS(arena, Ref, g->nval);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
-		if (!is_float(v->type) || v->op == O_floor || v->op == O_ceil || v->op == O_round ||
-		    v->op == O_sign || v->op == O_detach)
+		if (!is_float(v->type) || !book_differentiates(g->book, v->op))
 			end[r] = r;
 		for (int k = 0; live[r] && end[r] && k < v->nin; k++) {
 			Ref *before = &end[v->in[k]];

@@ -247,7 +247,8 @@ double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was N
 int amos_train_as(struct amos *, struct amos_data *, const struct amos_options *,
                   const struct amos_training *training, struct amos_result *);
 
-// signals.c. Between the calls, the first signal requests a stop; trainings may overlap.
+// signals.c: between these two calls, the first signal asks all trainings to stop. Several threads
+// may train at once.
 void amos_catch_interrupts(void);
 void amos_release_interrupts(void);
 bool amos_stopping(void); // true if a signal requested a stop
@@ -264,12 +265,10 @@ struct amos_flaw {
 // Returns the first element of a parameter that is not finite, or of another weight that is NaN:
 // masks may be infinite.
 struct amos_flaw amos_weight_flaw(const struct amos *);
-// Writes what is wrong to `problem`, which ends in "the loss is", if batch `run` of training has a
-// loss that is not finite before the first update. Returns the help.
+// Explains why the loss of batch `run` is not finite, before the first update: writes the cause to
+// `problem`, up to the words "the loss is", and returns the help.
 const char *amos_explain_loss(char *problem, size_t room, const struct amos *,
                               const struct amos_data *, int64_t run, const struct amos_flaw *);
-// batch.c: returns the sample, or first token, of a row of batch `run` of training.
-int64_t amos_data_row(const struct amos_data *, int64_t run, int64_t row);
 
 // ---- identity.c, folder.c: identity and directory of a run ----------------------------
 
@@ -345,6 +344,8 @@ const struct amos_array *amos_source_array(const struct amos_data *, const struc
 // Sets open dimensions (-1) of the inputs, chooses the batch and counts samples: all of
 // amos_data_bind() if the data are not exact. Fixed dimensions stay.
 int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
+// Returns the sample, or the first token, that a row of training batch `run` comes from.
+int64_t amos_data_row(const struct amos_data *, int64_t run, int64_t row);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
 // its axis 0 does not count samples; if all arrays have their input's shape, they form one batch.
 bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,

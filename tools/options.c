@@ -59,7 +59,7 @@ static bool is_of_others(Arena *arena, OptionName option)
 	return options[option].group == STEP && option != OPT_rate && unused;
 }
 
-// The manual has all of it, and the option that changes nothing.
+// Options of other optimizers, and one without effect, are in the manual alone.
 static const char *brief_help(void *session, int option)
 {
 	Arena *arena = ((Session *)session)->arena;

@@ -395,6 +395,16 @@ Ref book_decompose(Graph *g, const Val *v, const Ref *in)
 	return item_ref(&(Scope){.g = g, .where = place}, &out, v->type);
 }
 
+bool book_differentiates(const Book *book, Op op)
+{
+	const Def *d = book_defs(book, BOOK_grad, prims[op].name);
+	bool some = !d;
+	for (; d && !some; d = d->next)
+		for (int k = 0; k < d->nresult; k++)
+			some |= d->result[k]->kind != X_name || strcmp(d->result[k]->name, "none");
+	return some;
+}
+
 void book_grad(Graph *g, const Val *v, Ref out, Ref gradient, const Ref *in, Ref *dx)
 {
 	Item result[v->nin];

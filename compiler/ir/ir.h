@@ -562,6 +562,7 @@ Ref book_decompose(Graph *, const Val *, const Ref *in);
 // Computes the gradients of `v`'s operands from that of its result; dx[k] = 0: none. Their shapes
 // may still differ from the operands'.
 void book_grad(Graph *, const Val *v, Ref out, Ref g, const Ref *in, Ref *dx);
+bool book_differentiates(const Book *, Op); // false if no operand ever has a gradient: floor
 // book.c for rule.c and expr.c.
 const Def *find_def(const Book *, const char *name, int nin); // NULL: none
 typedef VEC(const char *) Names;

@@ -39,7 +39,7 @@ typedef struct ReadOptions {
 	const Bind *value;
 	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
 	const char *const *freeze;
-	int ndetach; // patterns of names of values that no gradient passes
+	int ndetach; // patterns: no gradient passes the values whose names match
 	const char *const *detach;
 	Statistics statistics;
 	bool training; // Dropout is active, whatever its mode in the file, and running statistics
@@ -109,7 +109,7 @@ typedef struct Model {
 	OpCounts ops;
 	VEC(const char *)
 	notes; // decisions the user should know: ties, splits, folded, exporter bugs
-	VEC(const char *) doubts; // of gradients: what ONNX cannot say and the user should
+	VEC(const char *) doubts; // why gradients may be wrong, for the user to decide
 	VEC(Untrained) untrained; // the largest first; neither scalars nor statistics
 	int64_t weights;          // elements of all float initializers except scalars
 	struct File *file;        // the bytes, for write-back

@@ -85,6 +85,14 @@ void add_error(Reader *r, const char *where, const char *text)
 		PUSH(r->arena, r->problems, problem);
 }
 
+void add_unmatched(Reader *r, const char *option, const char *pattern, const char *what, int n,
+                   const char *const *names)
+{
+	add_error(r, NULL,
+	          format(r->arena, "--%s '%s' matches no %s; %s", option, pattern, what,
+	                 suggest(r->arena, pattern, n, names)));
+}
+
 void drop_problems(Reader *r, int count)
 {
 	while (r->problems.count > count) {

@@ -1,10 +1,10 @@
 // detach.c: finds the values that no gradient passes, since ONNX has no detach().
 // Input: the user's patterns (--detach), and what exporters leave of detach(). Facts: PyTorch's
-// newer exporter writes on each node the call that it stems from, and detach() is an Identity. Its
-// optimizer removes such nodes; the calls that read their results still name them: "%detach_1". Its
-// older exporter leaves nothing. An embedding's call names its padding row: embedding(w, index, 0).
-// A detached operand that cannot be found, and what looks like one, becomes a doubt, of which the
-// user is told.
+// newer exporter records on each node the call that it stems from, and writes detach() as an
+// Identity. Its optimizer removes such nodes, but calls that read their results still name them:
+// "%detach_1". Its older exporter leaves nothing. The call of an embedding names the row that it
+// pads with: embedding(w, index, 0). The user is told of a detached operand that cannot be found,
+// and of what looks like one: these are doubts.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct TracedCall { // that names a detached value, with the nodes that 
 
 typedef struct Arguments { // the tensors among them, in order
 	int count;
-	const char *name[MANY]; // in the file; of a detached one, in the program
+	const char *name[MANY]; // in the file or, if detached, in the program
 	bool detached[MANY];
 	bool any; // is detached
 } Arguments;
@@ -51,13 +51,9 @@ void check_detached(Reader *r)
 		for (size_t k = 0; k < graph->node[i]->n_output; k++)
 			PUSH(r->arena, names, graph->node[i]->output[k]);
 	for (int i = 0; i < r->options->ndetach; i++) {
-		const char *pattern = r->options->detach[i];
 		if (!r->met_detach[i])
-			add_error(r, NULL,
-			          format(r->arena,
-			                 "--detach '%s' matches no float that a node computes; %s",
-			                 pattern,
-			                 suggest(r->arena, pattern, names.count, names.at)));
+			add_unmatched(r, "detach", r->options->detach[i],
+			              "float that a node computes", names.count, names.at);
 	}
 }
 
@@ -86,13 +82,23 @@ static bool read_arguments(const Reader *r, const NodeProto *node, Arguments *ar
 	return true;
 }
 
-// Returns how many times the node reads the value.
+// Returns how many of the names are this one.
+static int count_name(size_t n, const char *const *names, const char *name)
+{
+	int found = 0;
+	for (size_t k = 0; k < n; k++)
+		found += !strcmp(names[k], name);
+	return found;
+}
+
 static int reads(const NodeProto *node, const char *name)
 {
-	int n = 0;
-	for (size_t k = 0; k < node->n_input; k++)
-		n += !strcmp(node->input[k], name);
-	return n;
+	return count_name(node->n_input, (const char *const *)node->input, name);
+}
+
+static int arguments_like(const Arguments *args, const char *name)
+{
+	return count_name((size_t)args->count, args->name, name);
 }
 
 static bool is_read(const Nodes *nodes, const char *name)
@@ -106,19 +112,10 @@ static bool is_read(const Nodes *nodes, const char *name)
 static bool is_made(const Nodes *nodes, const char *name)
 {
 	for (int i = 0; i < nodes->count; i++)
-		for (size_t k = 0; k < nodes->at[i]->n_output; k++)
-			if (!strcmp(nodes->at[i]->output[k], name))
-				return true;
+		if (count_name(nodes->at[i]->n_output, (const char *const *)nodes->at[i]->output,
+		               name))
+			return true;
 	return false;
-}
-
-// Returns how many of the arguments are the value.
-static int arguments_like(const Arguments *args, const char *name)
-{
-	int n = 0;
-	for (int k = 0; k < args->count; k++)
-		n += !strcmp(args->name[k], name);
-	return n;
 }
 
 static bool is_constant(const Reader *r, const char *name)
@@ -131,7 +128,7 @@ static bool is_constant(const Reader *r, const char *name)
 // ---- where the detached argument of a call is read ------------------------------------
 
 // True if the node's inputs are the call's arguments, in order, as far as their names are known. An
-// argument that the optimizer replaced has another name in the file.
+// argument whose node the optimizer removed goes by another name in the file.
 static bool is_in_order(const NodeProto *node, const Arguments *args)
 {
 	const char *call = call_of(node);
@@ -406,13 +403,8 @@ static bool holds_floats(const Graph *g, const Value *v)
 // Returns the row of the table that the program pads with, which its gradient leaves out; -1: none.
 static int64_t padding_row(const NodeProto *node)
 {
-	static const char word[] = "aten.embedding.default](args = (";
-	const char *call = call_of(node), *at = call ? strstr(call, word) : NULL;
-	for (int comma = 0; at && comma < 2; comma++) {
-		at = strpbrk(at + 1, ",)");
-		at = at && *at == ',' ? at : NULL;
-	}
-	return at ? strtoll(at + 1, NULL, 10) : -1;
+	const char *padding = argument_of(node, "aten.embedding.default]", 2);
+	return padding ? strtoll(padding, NULL, 10) : -1;
 }
 
 // Detaches the padding row in rows of a table.

@@ -124,6 +124,9 @@ typedef void Attempt(Reader *, NameScope *, const void *what);
 bool attempt(Reader *, const NodeProto *, Attempt *, NameScope *, const void *what);
 // Records an error at a node or NULL; its help comes after HELP.
 void add_error(Reader *, const char *where, const char *text);
+// Records that no `what` has a name that an option's pattern matches, and names that are like it.
+void add_unmatched(Reader *, const char *option, const char *pattern, const char *what, int n,
+                   const char *const *names);
 const char *problem_text(Arena *, const Problem *); // as it is printed
 // Removes the errors after the first `count`; they are recorded again if they occur again.
 void drop_problems(Reader *, int count);
@@ -264,6 +267,8 @@ const char *arguments_of(const NodeProto *); // of the call; NULL: none
 // Returns the name, in the file if it is known, of the next tensor among the arguments, or NULL,
 // and moves on.
 const char *next_argument(const Reader *, const char **at);
+// Returns the text from an argument of a call of `function` on, or NULL.
+const char *argument_of(const NodeProto *, const char *function, int number);
 
 // ---- detach.c: values that no gradient passes ------------------------------------------------
 

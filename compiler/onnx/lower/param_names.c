@@ -355,15 +355,21 @@ const char *bias_left_out(Reader *r, const NodeProto *node)
 	return NULL;
 }
 
+const char *argument_of(const NodeProto *node, const char *function, int number)
+{
+	const char *call = call_of(node),
+	           *at = call && strstr(call, function) ? arguments_of(node) : NULL;
+	at = at ? strchr(at, '(') : NULL;
+	for (int comma = 0; at && comma < number; comma++) {
+		at = strpbrk(at + 1, ",)");
+		at = at && *at == ',' ? at : NULL;
+	}
+	return at ? at + 1 : NULL;
+}
+
 // cross_entropy_loss(x, labels, weight, reduction, ignore_index, smoothing)
 double traced_smoothing(const NodeProto *node)
 {
-	const char *call = call_of(node);
-	const char *at = call ? strstr(call, "cross_entropy_loss") : NULL;
-	at = at ? strstr(at, "args = (") : NULL;
-	for (int comma = 0; at && comma < 5; comma++) {
-		at = strpbrk(at, ",)");
-		at = at && *at == ',' ? at + 1 : NULL;
-	}
-	return at ? strtod(at, NULL) : 0;
+	const char *smoothing = argument_of(node, "cross_entropy_loss", 5);
+	return smoothing ? strtod(smoothing, NULL) : 0;
 }

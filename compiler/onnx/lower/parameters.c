@@ -238,7 +238,7 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	if (choice == 1 && why && u.role >= R_value && w->shape.rank == 0)
 		choice = -1;
 	bool statistic = why && !strcmp(why, running_statistics);
-	// A single number that no operator reads as a weight may decide a size.
+	// A single number that no operator reads as a weight may stand for a size.
 	bool weighs = w->shape.rank && (u.role != R_none || count_of(&w->shape) != 1);
 	if (r->options->separate && weighs && u.node && u.role < R_value && !statistic)
 		why = NULL;

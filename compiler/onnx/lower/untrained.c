@@ -266,8 +266,8 @@ static bool is_computed(const Use *u)
 	       (leaves->count > 1 && table) || is_recomputed(u);
 }
 
-// True if the newer exporter computed it from one parameter, by the name that it gives such a
-// tensor: exp or neg_2, not that of a view.
+// True if the newer exporter computed it from one parameter: its name is then that of a function,
+// such as exp or neg_2, and not that of a view.
 static bool is_function_of_one(const Use *u)
 {
 	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
@@ -395,10 +395,7 @@ void check_choices(Reader *r)
 		for (int k = 0; k < names.count && !r->met[i]; k++)
 			r->met[i] = matches(pattern + train, names.at[k]);
 		if (!r->met[i])
-			add_error(
-			    r, NULL,
-			    format(r->arena, "--%s '%s' matches no initializer; %s",
-			           train ? "train" : "freeze", pattern + train,
-			           suggest(r->arena, pattern + train, names.count, names.at)));
+			add_unmatched(r, train ? "train" : "freeze", pattern + train, "initializer",
+			              names.count, names.at);
 	}
 }
