@@ -12,6 +12,8 @@ static int64_t even_height(int64_t n, int64_t high)
 
 // A launch of blocks of keys computes the gradients of keys and values, and one of blocks of
 // queries all else: each sum is that of one block, in one order, and scores are computed for both.
+// Two sums of a block of keys take half of the registers that are left where warpgroups multiply:
+// small tiles of scores would not keep their instructions busy.
 static void tile_attention_block(Scheduler *t)
 {
 	Sched *s = t->sched;
@@ -19,8 +21,10 @@ static void tile_attention_block(Scheduler *t)
 	AttendBlocks z = attend_blocks(t->graph, val(t->graph, t->kern->root), t->machine, p.back);
 	s->height = z.height;
 	s->columns = z.columns;
+	s->shared = z.launched ? z.shared : 0;
 	bool keys = attend_computes(t->graph, t->kern, true);
 	bool others = attend_computes(t->graph, t->kern, false);
+	s->alone = z.groups && keys;
 	s->workers = p.batch * ceil_div(keys ? p.keys : p.queries, z.height);
 	s->after = keys && others ? p.batch * ceil_div(p.queries, z.height) : 0;
 }

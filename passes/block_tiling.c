@@ -11,7 +11,6 @@ enum {
 	LEAST = 32,       // at least, if there are few
 	BUFFERS = 4,      // stages, at most
 	MOST = 48 << 10,  // of two stages
-	OWN = 4 << 10,    // bytes of shared memory of a block beside its stages, and the system's
 	BETWEEN = 16,     // elements of f32 between lines, of both operands
 	SUMS = 64,        // of a thread, at most
 	REDUCTIONS = 4,   // whose results, too, fit in its registers
@@ -242,8 +241,7 @@ static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool
 	bool between = z->matrix == E_f32 && !t->machine->exact;
 	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
 	int64_t line = (s->height + s->columns + (between ? BETWEEN : 0)) * bytes;
-	int64_t room = (t->machine->shared << 10) / residents(s) - OWN;
-	room = MAX(room, STATIC_SHARED);
+	int64_t room = shared_room(t->machine, residents(s, MAIN));
 	s->depth = kind->depth;
 	s->unroll = kind->unroll;
 	if (!z->matrix && s->height * z->dot.bytes == kind->most && s->columns == s->height)

@@ -209,8 +209,8 @@ static bool has_stages(const Plan *p, const Sched *s, const BlockSizes *z)
 	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
 	int64_t stages = s->stages * (s->height + s->columns) * s->depth * bytes;
 	return s->stages >= LEAST + s->alone && s->alone <= z->groups &&
-	       (!s->shared || (stages <= s->shared &&
-	                       s->shared * residents(s) <= (int64_t)p->machine->shared << 10));
+	       (!s->shared || (stages <= s->shared && s->shared * residents(s, MAIN) <=
+	                                                  (int64_t)p->machine->shared << 10));
 }
 
 static void check_block(const Plan *p, int k)
@@ -257,6 +257,8 @@ static void check_attend_blocks(const Plan *p, int k)
 	bool others = attend_computes(p->graph, kern, false);
 	int64_t queries = z.batch * ceil_div(z.queries, s->height);
 	int64_t workers = keys ? z.batch * ceil_div(z.keys, s->height) : queries;
+	if (s->shared != (b.launched ? b.shared : 0) || s->alone != (b.groups && keys))
+		fail(p->name, "kernel %d: blocks have no memory or registers for the tile", k);
 	if (s->workers != workers || s->after != (keys && others ? queries : 0))
 		fail(p->name,
 		     "kernel %d: the heads are not computed once, by %lld and %lld workers", k,

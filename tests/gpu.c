@@ -208,23 +208,24 @@ static int group_cycles(const char *name)
 	return starts_with(name, product) ? atoi(name + strlen(product)) / 2 : 0;
 }
 
-// True if at most a quarter of the instructions of a loop that multiplies halves and copies its
-// operands compute integers or, if warpgroups multiply, there are fewer than cycles of products.
-// The text is nvdisasm's.
+// True if at most a quarter of the instructions of a loop that multiplies halves, and copies its
+// operands or computes probabilities, compute integers or, if warpgroups multiply, there are fewer
+// than cycles of products; with probabilities, half as many again. The text is nvdisasm's.
 static bool is_lean(const Code *code, int n, const char *kernel, const char *what)
 {
-	int all = 0, integers = 0, products = 0, copies = 0, loads = 0, cycles = 0;
+	int all = 0, integers = 0, products = 0, copies = 0, loads = 0, cycles = 0, powers = 0;
 	for (int i = 0; i < n; i++) {
 		const char *name = code[i].name ? code[i].name : "NOP";
 		all += code[i].name != NULL;
 		integers += computes_integers(name);
 		products += starts_with(name, "HMMA.16816."); // of f16 or bf16
 		cycles += group_cycles(name);
+		powers += starts_with(name, "MUFU.EX2");
 		copies += starts_with(name, "LDGSTS");
 		loads += starts_with(name, "LDG.");
 	}
-	bool lean = products ? integers * 4 <= all : all < cycles;
-	if (!(products || cycles) || !copies || loads || lean)
+	bool lean = products ? integers * 4 <= all : powers ? 2 * all < 3 * cycles : all < cycles;
+	if (!(products || cycles) || !(powers || (copies && !loads)) || lean)
 		return true;
 	printf("%s: %s %d of %d instructions compute integers, in %d cycles\n", what, kernel,
 	       integers, all, cycles);

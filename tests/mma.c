@@ -209,8 +209,17 @@ static int column_of(int thread, int r)
 	return r / 4 * 8 + thread % 4 * 2 + r % 2;
 }
 
-void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bool *turned,
-           bool f16, float (*sum)[GROUP_COLUMNS / 2])
+static void read_held(const Lane *held, Widen *widen, float (*a)[GROUP_STEPS])
+{
+	for (int t = 0; t < GROUP; t++)
+		for (int r = 0; r < 4; r++)
+			for (int e = 0; e < 2; e++)
+				a[row_of(t, 0) + r % 2 * 8][t % 4 * 2 + r / 2 * 8 + e] =
+				    element(held[t].a[r], e, widen);
+}
+
+void wgmma(const char *shared, const uint64_t *descriptor, const Lane *held, int columns,
+           const bool *turned, bool f16, float (*sum)[GROUP_COLUMNS / 2])
 {
 	static float a[GROUP_ROWS][GROUP_STEPS], b[GROUP_STEPS][GROUP_COLUMNS];
 	static float c[GROUP_ROWS][GROUP_COLUMNS];
@@ -218,7 +227,7 @@ void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bo
 	Widen *widen = f16 ? amos_from_f16 : amos_from_bf16;
 	for (int k = 0; k < GROUP_STEPS; k++) {
 		uint16_t bits;
-		for (int i = 0; i < GROUP_ROWS; i++) {
+		for (int i = 0; i < GROUP_ROWS && !held; i++) {
 			memcpy(&bits, shared + byte_of(&x, turned[0], i, k), sizeof bits);
 			a[i][k] = (float)widen(bits);
 		}
@@ -227,6 +236,8 @@ void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bo
 			b[k][j] = (float)widen(bits);
 		}
 	}
+	if (held)
+		read_held(held, widen, a);
 	for (int t = 0; t < GROUP; t++)
 		for (int r = 0; r < columns / 2; r++)
 			c[row_of(t, r)][column_of(t, r)] = sum[t][r];

@@ -25,8 +25,9 @@ void mfma_f32(Lane *);                    // v_mfma_f32_16x16x4f32
 enum { GROUP = 4 * LANES, GROUP_ROWS = 64, GROUP_COLUMNS = 256, GROUP_STEPS = 16 };
 enum { GROUP_PIECES = GROUP_COLUMNS * GROUP_STEPS / 8 };
 int wgmma_pieces(uint64_t descriptor, int extent, bool turned, int *piece);
-// sum: by thread of the warpgroup
-void wgmma(const char *shared, const uint64_t *descriptor, int columns, const bool *turned,
-           bool f16, float (*sum)[GROUP_COLUMNS / 2]);
+// held: a is in registers as of mma.m16n8k16, by thread of the warpgroup; NULL: in shared memory.
+// sum: by thread
+void wgmma(const char *shared, const uint64_t *descriptor, const Lane *held, int columns,
+           const bool *turned, bool f16, float (*sum)[GROUP_COLUMNS / 2]);
 
 #endif

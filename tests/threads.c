@@ -54,6 +54,7 @@ typedef struct Product { // of a warpgroup: sums += a b
 	uint64_t descriptor[2];
 	int columns;
 	bool turned[2], f16;
+	bool held;   // a is in registers
 	int waiting; // threads that have not waited for it
 } Product;
 
@@ -531,6 +532,8 @@ void amos_gpu_commit_sums(void), amos_gpu_sums_wait(int32_t most, int32_t site);
 void amos_gpu_proxy_fence(int32_t site);
 void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned,
                     int32_t f16);
+void amos_gpu_wgmma_held(const void *shared, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                         uint64_t b, int32_t columns, int32_t turned, int32_t f16);
 
 int32_t amos_gpu_address(const char *at)
 {
@@ -570,16 +573,30 @@ void amos_gpu_proxy_fence(int32_t site)
 		thread->fences++;
 }
 
+static void multiply_group(Product p)
+{
+	if (!thread->fenced)
+		wrong("thread %d of block %u multiplies without a fence of its sums", number(),
+		      block->number);
+	p.waiting = GROUP;
+	thread->product = p;
+	thread->begun++;
+	wait_for(MULTIPLY_GROUP);
+}
+
 void amos_gpu_wgmma(const void *shared, uint64_t a, uint64_t b, int32_t columns, int32_t turned,
                     int32_t f16)
 {
 	(void)shared; // which the compiler then knows to be read
-	if (!thread->fenced)
-		wrong("thread %d of block %u multiplies without a fence of its sums", number(),
-		      block->number);
-	thread->product = (Product){{a, b}, columns, {turned & 1, turned >> 1}, f16, GROUP};
-	thread->begun++;
-	wait_for(MULTIPLY_GROUP);
+	multiply_group((Product){{a, b}, columns, {turned & 1, turned >> 1}, f16, .held = false});
+}
+
+void amos_gpu_wgmma_held(const void *shared, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                         uint64_t b, int32_t columns, int32_t turned, int32_t f16)
+{
+	(void)shared;
+	thread->lane = (Lane){.a = {a0, a1, a2, a3}};
+	multiply_group((Product){{0, b}, columns, {false, turned >> 1}, f16, .held = true});
 }
 
 void amos_gpu_commit_sums(void)
@@ -592,6 +609,8 @@ void amos_gpu_commit_sums(void)
 // Returns the pieces of shared memory that operand o of a product has, and how many.
 static int pieces_of(const Product *p, int o, int *piece)
 {
+	if (!o && p->held)
+		return 0;
 	return wgmma_pieces(p->descriptor[o], o ? p->columns : GROUP_ROWS, p->turned[o], piece);
 }
 
@@ -668,7 +687,11 @@ static void begin_product(Product *p, int group)
 		return;
 	read_operands(p, group);
 	mark_operands(p, 1);
-	wgmma(block->shared, p->descriptor, p->columns, p->turned, p->f16, block->sum[group]);
+	Lane held[GROUP];
+	for (int t = 0; t < GROUP; t++)
+		held[t] = first[t].lane;
+	wgmma(block->shared, p->descriptor, p->held ? held : NULL, p->columns, p->turned, p->f16,
+	      block->sum[group]);
 }
 
 void amos_gpu_sums_wait(int32_t most, int32_t site)

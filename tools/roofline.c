@@ -121,9 +121,12 @@ static ComputeUnit unit_of(const Step *s, int k, bool ideal)
 		BlockSizes z = block_sizes(g, kern, s->plan->machine);
 		matrix = z.matrix;
 		share = z.groups ? 1 : share;
-	} else if (kern->kind == L_attend && !ideal)
-		matrix = attend_blocks(g, val(g, kern->root), s->plan->machine, false).matrix;
-	else if ((kern->kind == L_dot || kern->kind == L_attend) && ideal)
+	} else if (kern->kind == L_attend && !ideal) {
+		const Val *v = val(g, kern->root);
+		AttendBlocks z = attend_blocks(g, v, s->plan->machine, v->op >= O_attend_dq);
+		matrix = z.matrix;
+		share = z.groups ? 1 : share;
+	} else if ((kern->kind == L_dot || kern->kind == L_attend) && ideal)
 		matrix = g->products;
 	return unit_for(s->model->gpu, matrix, share, val(g, kern->out[0])->type);
 }
@@ -290,7 +293,7 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 		                               : 0;
 		ideal += flops / unit_of(s, i, true).peak;
 	}
-	int64_t room = gpu->multiprocessors * (stage == MAIN ? residents(kern->sched) : RESIDENT);
+	int64_t room = gpu->multiprocessors * residents(kern->sched, stage);
 	double busy = (double)c.blocks / (double)(ceil_div(c.blocks, room) * room);
 	double compute = c.flops / unit.peak, traffic = c.bytes / (1e12 * gpu->bytes);
 	c.unit = compute > traffic ? unit.name : "memory";

@@ -534,7 +534,7 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 		int64_t workers = 0, shared = 0;
 		for (int i = 0; i < count; i++) {
 			workers += stage_workers(kern[i].sched, stage);
-			if (stage == MAIN)
+			if (stage == MAIN || kern[i].kind == L_attend)
 				shared = MAX(shared, kern[i].sched->shared);
 		}
 		if (workers)

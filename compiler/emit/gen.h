@@ -216,7 +216,8 @@ struct TargetOps {                              // the hooks of a target
 	Value (*pack)(Gen *, Elem, const Value *);
 	const TileKind *matrix_kind; // thread_tile.h: of machines with `pairs`
 	const TileKind *rows_kind; // the same, of halves in attention: warps have rows of their own
-	const TileKind *group_kind; // the same, of pairs of 64 rows
+	const TileKind *group_kind;      // the same, of pairs of 64 rows
+	const TileKind *group_rows_kind; // both
 	// The address of i64 number i of `count` that the worker's threads share, by name.
 	Value (*shared)(Gen *, const char *name, int64_t count, Value i);
 	// The address of what the launch gives the worker's threads to share: `shared` bytes of the

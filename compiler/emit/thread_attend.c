@@ -46,13 +46,17 @@ static void find_lines(ThreadAttend *t, Product *score, int o, Value first)
 	Gen *g = t->a.g;
 	int64_t all = o ? t->columns : t->rows;
 	for (int i = 0; i < lines_of(score, o); i++) {
-		Value at = narrow(g, score->d.kind->line_place(&score->d, o, i));
-		at = LLVMBuildAdd(g->b, narrow(g, first), at, "");
+		Value place = score->d.kind->line_place(&score->d, o, i);
+		Value at = LLVMBuildAdd(g->b, narrow(g, first), narrow(g, place), "");
 		Value last = narrow_number(t, all - 1);
 		Value in = LLVMBuildSelect(g->b, is_less(t, at, all), at, last, "");
+		in = LLVMBuildZExt(g->b, in, g->i64, "");
+		if (o && all % t->z.columns == 0) // all exist, a constant apart in memory
+			in = sum_of(g, first, place);
 		*(o ? &t->column[i] : &t->row[i]) = at;
-		*(o ? &t->column_index[i] : &t->row_index[i]) =
-		    uniform_index(g, LLVMBuildZExt(g->b, in, g->i64, ""), all, 1);
+		*(o ? &t->column_index[i] : &t->row_index[i]) = uniform_index(g, in, all, 1);
+		if (o)
+			t->apart[i] = LLVMBuildSub(g->b, at, t->column[0], "");
 	}
 }
 
@@ -73,11 +77,13 @@ static Pair pair_at(const ThreadAttend *t, const Product *score, int i)
 	int row = line_of(score, 0, i), column = line_of(score, 1, i);
 	Pair x = {.query = t->keys ? &t->column_index[column] : &t->row_index[row],
 	          .key = t->keys ? &t->row_index[row] : &t->column_index[column]};
-	Value query = t->keys ? t->column[column] : t->row[row];
-	Value key = t->keys ? t->row[row] : t->column[column];
-	if (t->a.causal) {
-		Value last = LLVMBuildAdd(g->b, query, narrow_number(t, p->keys - p->queries), "");
-		x.used = LLVMBuildICmp(g->b, LLVMIntSLE, key, last, "");
+	if (t->a.causal) { // by the distance of the row's diagonal from the thread's first column
+		int64_t past = p->keys - p->queries;
+		Value diagonal = narrow_number(t, t->keys ? -past : past);
+		diagonal = LLVMBuildAdd(g->b, t->row[row], diagonal, "");
+		diagonal = LLVMBuildSub(g->b, diagonal, t->column[0], "");
+		LLVMIntPredicate seen = t->keys ? LLVMIntSGE : LLVMIntSLE;
+		x.used = LLVMBuildICmp(g->b, seen, t->apart[column], diagonal, "");
 	}
 	if (t->columns % t->z.columns)
 		x.used = also(g, x.used, is_less(t, t->column[column], t->columns));
@@ -485,9 +491,8 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 		Value d = read_sum(&p->weight->d, i);
 		d = LLVMBuildFSub(g->b, d, of.delta, "");
 		d = LLVMBuildFMul(g->b, x, d, "");
-		Value used = shown ? also(g, pair.used, shown) : pair.used;
-		weight[i] = pair.used ? LLVMBuildSelect(g->b, pair.used, x, none, "") : x;
-		slope[i] = used ? LLVMBuildSelect(g->b, used, d, none, "") : d;
+		weight[i] = x;
+		slope[i] = shown ? LLVMBuildSelect(g->b, shown, d, none, "") : d;
 	}
 }
 
@@ -628,8 +633,9 @@ void emit_thread_attend(Gen *g)
 	if (t->a.causal && !t->keys) // those that see the most keys begin first
 		own = LLVMBuildSub(g->b, number(g, blocks - 1), own, "");
 	t->first = times(g, own, t->z.height);
-	t->shared = g->ops->shared(g, format(g->arena, "amos_attend_%lld", (long long)t->z.shared),
-	                           ceil_div(t->z.shared, 8), number(g, 0));
+	const char *name = format(g->arena, "amos_attend_%lld", (long long)t->z.shared);
+	t->shared = t->z.launched ? g->ops->launch_memory(g)
+	                          : g->ops->shared(g, name, ceil_div(t->z.shared, 8), number(g, 0));
 	if (p->back)
 		backward(t);
 	else

@@ -19,6 +19,7 @@ typedef struct ThreadAttend {
 	Value first;                   // row of the worker
 	int64_t rows, columns;         // in all
 	Value row[SUMS], column[SUMS]; // of the thread: i32
+	Value apart[SUMS];             // columns after its first
 	bool fast;                     // exponentials are as exact as halves need
 	double unit;                   // of the scores that it has
 	int64_t part;                  // columns of scores that it has at once

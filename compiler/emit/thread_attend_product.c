@@ -17,9 +17,10 @@ Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bo
 	p->sched = (Sched){.depth = steps, .unroll = matrix ? 1 : 4};
 	p->sums = (int)(m * n / g->target->machine->threads);
 	p->d = (ThreadTile){.g = g,
-	                    .kind = t->z.own_rows ? g->ops->rows_kind
-	                            : matrix      ? g->ops->matrix_kind
-	                                          : &fused_tile,
+	                    .kind = t->z.groups     ? g->ops->group_rows_kind
+	                            : t->z.own_rows ? g->ops->rows_kind
+	                            : matrix        ? g->ops->matrix_kind
+	                                            : &fused_tile,
 	                    .s = &p->sched,
 	                    .p.matrix = matrix,
 	                    .elem = t->a.elem,
@@ -34,6 +35,7 @@ Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bo
 		Share *s = &p->d.share[o];
 		s->along = !o || along;
 		s->stays = !o;
+		s->lines = o ? t->z.columns : m;
 		s->start = t->z.at[part[o]];
 		s->size = p->d.kind->share_size(&p->d, o);
 		bool held = p->d.kind->hold && part[o] == AB_WEIGHTS;
@@ -74,11 +76,14 @@ Value attend_packed(const Product *p, Value x, Elem type)
 
 int64_t attend_part(const ThreadAttend *t, int64_t sums, int tiles)
 {
+	enum { FRAGMENTS = 8 }; // registers of operands that pass through them
 	const AttendBlocks *z = &t->z;
-	int64_t threads = t->a.g->target->machine->threads, n = z->columns;
-	int masks = t->a.causal + !!t->a.bias + !!t->a.shown + (t->columns % n > 0);
-	int64_t most = ATTEND_SUMS * threads / z->height;
-	while (z->own_rows && n > LEAST && sums + (tiles + masks) * n > most)
+	const Gen *g = t->a.g;
+	int64_t threads = g->target->machine->threads, n = z->columns;
+	int64_t blocks = residents(g->kern->sched, g->stage);
+	int64_t own = RESIDENT / blocks * (ATTEND_SUMS - (z->groups ? 0 : FRAGMENTS));
+	int masks = !!t->a.bias + !!t->a.shown + (t->columns % n > 0);
+	while (z->own_rows && n > LEAST && (sums + (tiles + masks) * n) * z->height > own * threads)
 		n /= 2;
 	return n;
 }
@@ -301,10 +306,10 @@ static void bring_columns(ThreadAttend *t, const Stages *s, Value first, Value s
 		bring_source(t, &s->columns[i], first, stage);
 }
 
-static void commit(const ThreadAttend *t, const Stages *s)
+static void commit(const Stages *s)
 {
 	if (s->copies)
-		t->a.g->ops->rows_kind->commit(&s->columns[0].p->d);
+		s->columns[0].p->d.kind->commit(&s->columns[0].p->d);
 }
 
 Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
@@ -318,11 +323,14 @@ Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
 	for (int i = 0; i < s->rows_count; i++)
 		bring_source(t, &s->rows[i], t->first, none);
 	bring_columns(t, s, begin, none);
-	commit(t, s);
+	commit(s);
 	s->next = variable(g, none);
 	s->loop = loop_begin(g, begin, end, t->z.columns);
+	ThreadTile *d = &s->columns[0].p->d;
 	if (s->copies)
-		g->ops->rows_kind->wait(&s->columns[0].p->d, 0);
+		d->kind->wait(d, 0);
+	if (d->kind->publish)
+		d->kind->publish(d);
 	g->ops->all_threads(g);
 	if (t->columns <= t->z.columns)
 		return none;
@@ -334,7 +342,7 @@ Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
 	Loop more = when_begin(g, LLVMBuildICmp(g->b, LLVMIntSLT, after, end, ""));
 	bring_columns(t, s, after, next);
 	when_end(g, &more);
-	commit(t, s);
+	commit(s);
 	return here;
 }
 

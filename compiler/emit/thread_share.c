@@ -210,6 +210,7 @@ void share_start(ThreadTile *d, int o)
 	}
 	s->count = (int)all / s->vec;
 	s->start = d->stage;
+	s->lines = s->along ? s->side : depth;
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
 	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;

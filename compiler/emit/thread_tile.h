@@ -30,6 +30,7 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t side;        // rows or columns of the tile
 	bool stays;          // all stages have it in one place
 	int64_t start, size; // elements before it in shared memory, and of it
+	int64_t lines;       // there: rows or columns (along k), or steps of k
 } Share;
 
 typedef struct Copy { // of `n` elements
@@ -58,7 +59,7 @@ typedef struct TileKind {
 	// Adds `depth` steps of k to the sums. Stages are counted in bytes.
 	void (*multiply)(ThreadTile *, Value stage);
 	// If products go on while threads do: waits until those of at most so many steps are under
-	// way; takes the sums of all, which were waited for. NULL: products are done at once.
+	// way; takes the sums of all, which were waited for. NULL: multiply waits for them.
 	void (*finish)(ThreadTile *, int most);
 	void (*take_sums)(ThreadTile *);
 	// Makes what the thread has written to shared memory, or copied, visible to multiply, after
@@ -108,7 +109,7 @@ struct ThreadTile {
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
-	Value held[SUMS / 2];         // operand a, if it is in registers: pairs
+	Value held[SUMS / 2];         // operand a, if it is in registers: pairs, else NULL
 	Value sum[SUMS];              // variables, by read_sum() and set_sum()
 	Partials parts;               // of the kernel's reductions
 };

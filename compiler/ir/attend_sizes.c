@@ -88,11 +88,14 @@ static void lay_out(AttendBlocks *z, const AttendSizes *p, bool back)
 
 // Returns the sizes by which warps have rows of their own, if they can, of halves in shared memory;
 // shared: 0: they cannot. There are two stages of columns unless a block has them all.
-static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, int threads, bool back)
+static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Machine *machine,
+                                  bool back)
 {
 	enum { ROWS = 16, WARP = 32, MOST = 64, LEAST = 16, DEPTH = 128 };
+	int threads = machine->threads;
 	z.own_rows = true;
 	z.height = threads / WARP * ROWS;
+	z.groups = has_group_matrix(machine, z.matrix, z.height);
 	z.width = z.depth = LEAST;
 	while (z.width < p->width)
 		z.width *= 2;
@@ -100,14 +103,16 @@ static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, int thre
 		z.depth *= 2;
 	z.depth = p->depth ? z.depth : 0;
 	int64_t rows = z.height * (z.width + (back ? z.depth : 0));
+	int64_t room = z.groups ? shared_room(machine, RESIDENT) : SHARED;
 	int64_t all = back ? MAX(p->queries, p->keys) : p->keys;
 	for (z.columns = MOST; z.columns >= LEAST; z.columns /= 2) {
 		z.stages = all > z.columns ? 2 : 1;
 		z.stage = z.columns * (z.width + z.depth) * z.bytes;
 		z.shared = rows * z.bytes + z.stages * z.stage;
-		if (z.shared <= SHARED)
+		if (z.shared <= room)
 			break;
 	}
+	z.launched = z.shared > SHARED;
 	int64_t sums = (z.width + z.depth + 2 * LEAST) * z.height / threads;
 	bool fit = back ? sums <= ATTEND_SUMS : z.depth <= DEPTH;
 	z.at[AB_GRADIENTS] = z.height * z.width;
@@ -129,7 +134,7 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 	AttendBlocks z = {.matrix = matrix,
 	                  .bytes = is_half(matrix) ? 2 : p.bytes,
 	                  .both_ways = is_half(matrix) && !machine->exact};
-	AttendBlocks by_rows = share_by_rows(z, &p, machine->threads, back);
+	AttendBlocks by_rows = share_by_rows(z, &p, machine, back);
 	if (z.both_ways && by_rows.shared)
 		return by_rows;
 	z.width = tile_columns(matrix, p.width);

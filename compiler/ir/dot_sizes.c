@@ -317,6 +317,12 @@ bool has_matrix_registers(const Kern *kern, const Machine *machine)
 	return has_thread_matrix(machine) && products && kern->sched->unroll == machine->pairs;
 }
 
+int64_t shared_room(const Machine *machine, int64_t blocks)
+{
+	enum { OWN = 4 << 10 }; // of a block beside its tiles, and the system's
+	return MAX(STATIC_SHARED, (machine->shared << 10) / blocks - OWN);
+}
+
 bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
 {
 	enum { ROWS = 64 };

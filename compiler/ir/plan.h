@@ -226,10 +226,10 @@ static inline int64_t full_lines(int64_t bytes)
 	return ceil_div(bytes, 64) * 64;
 }
 
-// Blocks of a kernel that a multiprocessor has at once.
-static inline int64_t residents(const Sched *s)
+// Blocks of a kernel that a multiprocessor has at once, in a launch.
+static inline int64_t residents(const Sched *s, Stage stage)
 {
-	return s->alone ? 1 : RESIDENT;
+	return s->alone && stage == MAIN ? 1 : RESIDENT;
 }
 
 // Blocks that all multiprocessors of a GPU have at once.
@@ -415,6 +415,8 @@ typedef struct BlockSizes {
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
 enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have without a launch's
+// Returns the bytes that tiles of each of so many blocks of a multiprocessor have.
+int64_t shared_room(const Machine *, int64_t blocks);
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
@@ -485,7 +487,7 @@ enum {                // parts of the memory that its threads share: operands of
 	AB_SUMMED,    // what they weigh
 	AB_PARTS
 };
-enum { ATTEND_SUMS = 80 }; // of a thread, if rows are warps' own, in gradients
+enum { ATTEND_SUMS = 80 }; // of a thread of two blocks, if rows are warps' own, in gradients
 typedef struct AttendBlocks {
 	Elem matrix;             // as in BlockSizes
 	int64_t bytes;           // of an element of an operand
@@ -493,10 +495,12 @@ typedef struct AttendBlocks {
 	int64_t width, depth;    // columns of queries, of values, as tiles have them
 	bool both_ways;          // the sums read columns as scores do
 	bool own_rows;           // of a warp, whose probabilities stay in registers
+	bool groups;             // those multiply by instructions of warpgroups
 	int64_t stages, stage;   // of columns, if rows are warps' own; bytes of one
 	bool turns;              // AB_COLUMNS, AB_VALUES and AB_SUMMED take turns in one place
 	int64_t at[AB_PARTS];    // elements before
 	int64_t shared;          // bytes; 0: no tile fits
+	bool launched;           // which the launch gives
 } AttendBlocks;
 enum { ATTEND_WAYS = 16 }; // threads that have scores of a row, whose statistics come last
 AttendBlocks attend_blocks(const Graph *, const Val *, const Machine *, bool back);

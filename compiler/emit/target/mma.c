@@ -11,7 +11,6 @@
 
 enum {
 	WARP = 32,
-	QUAD = 4,   // lanes that have sums of a row
 	GROUPS = 2, // of rows of a large tile, whose sums are stored one after the other
 	ROWS = 16,  // of an instruction
 	COLUMNS = 8,
@@ -275,13 +274,13 @@ static void multiply(ThreadTile *d, Value stage)
 
 // ---- sums -----------------------------------------------------------------------------
 
-static int line_of(const ThreadTile *d, int o, int i)
+int mma_line_of(const ThreadTile *d, int o, int i)
 {
 	int columns = columns_of(d), part = i / 4;
 	return o ? part % columns * 2 + i % 2 : part / columns * 2 + i / 2 % 2;
 }
 
-static Value line_place(ThreadTile *d, int o, int line)
+Value mma_line_place(ThreadTile *d, int o, int line)
 {
 	Gen *g = d->g;
 	Warp w = warp_of(d);
@@ -293,7 +292,7 @@ static Value line_place(ThreadTile *d, int o, int line)
 	return sum_of(g, sum_of(g, w.column, own), number(g, part * COLUMNS + rest));
 }
 
-static Value way(ThreadTile *d)
+Value mma_way(ThreadTile *d)
 {
 	Gen *g = d->g;
 	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, WARP), "");
@@ -303,7 +302,7 @@ static Value way(ThreadTile *d)
 }
 
 // Reduces over the lanes that have sums of a row, if they are of one warp.
-static Value reduce_row(ThreadTile *d, Op op, Value x)
+Value mma_reduce_row(ThreadTile *d, Op op, Value x)
 {
 	Gen *g = d->g;
 	for (int distance = 1; distance < QUAD; distance *= 2)
@@ -324,7 +323,7 @@ Value mma_pack(Gen *g, Elem type, const Value *x)
 }
 
 // A lane has the sums of a row that it needs as an operand: 16 columns are an instruction's steps.
-static void hold(ThreadTile *d, int n, const Value *x)
+void mma_hold(ThreadTile *d, int n, const Value *x)
 {
 	for (int i = 0; i < n / 2; i++)
 		d->held[i] = mma_pack(d->g, d->p.matrix, x + 2 * i);
@@ -433,11 +432,12 @@ void mma_wait(ThreadTile *d, int most)
 // What both kinds have in common.
 #define MMA_TILE                                                                                   \
 	.place = place, .in_line = mma_in_line, .line = line_length, .period = PIECES,             \
-	.share_size = share_size, .start = start, .multiply = multiply, .line_of = line_of,        \
-	.line_place = line_place, .way = way, .asynchronous = true, .copy = mma_copy,              \
+	.share_size = share_size, .start = start, .multiply = multiply, .line_of = mma_line_of,    \
+	.line_place = mma_line_place, .way = mma_way, .asynchronous = true, .copy = mma_copy,      \
 	.commit = mma_commit, .wait = mma_wait
 
 const TileKind mma_tile = {MMA_TILE, .ways = SIDE, .groups = mma_groups, .store_sums = store_sums,
                            .sum_pad = 8};
 
-const TileKind mma_rows_tile = {MMA_TILE, .ways = QUAD, .reduce_row = reduce_row, .hold = hold};
+const TileKind mma_rows_tile = {MMA_TILE, .ways = QUAD, .reduce_row = mma_reduce_row,
+                                .hold = mma_hold};

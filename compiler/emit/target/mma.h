@@ -11,6 +11,12 @@ typedef struct Warp {            // of a thread
 // Stores the sums of a group of rows; four of each part are a thread's.
 void mma_store_sums(ThreadTile *, Value group, const Warp *);
 int mma_groups(ThreadTile *);
+// Of TileKind, if a row's sums are those of `ways` lanes; a warp has 16 rows of its own.
+enum { QUAD = 4 }; // lanes that have sums of a row
+int mma_line_of(const ThreadTile *, int o, int i);
+Value mma_line_place(ThreadTile *, int o, int line), mma_way(ThreadTile *);
+Value mma_reduce_row(ThreadTile *, Op, Value);
+void mma_hold(ThreadTile *, int n, const Value *);
 bool mma_in_line(const Share *);
 // Returns where element `at` of a line of `length` elements is in it: its pieces of 16 bytes, of
 // `each` elements, change places from line to line.

@@ -125,10 +125,12 @@ static void pass_table(Gen *g)
 // Returns the blocks of a kernel, or of several in a launch, for which registers are left.
 static int64_t blocks_of(const Gen *g)
 {
-	int64_t blocks = residents(g->kern->sched);
-	for (int p = 0; p < g->signature->part.count; p++)
-		blocks = MIN(blocks, residents(g->signature->part.at[p].each->kern->sched));
-	return g->stage == MAIN ? blocks : RESIDENT;
+	int64_t blocks = residents(g->kern->sched, g->stage);
+	for (int p = 0; p < g->signature->part.count; p++) {
+		const Sched *s = g->signature->part.at[p].each->kern->sched;
+		blocks = MIN(blocks, residents(s, g->stage));
+	}
+	return blocks;
 }
 
 static void begin_launch(Gen *g, const char *name)
@@ -181,6 +183,7 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .matrix_kind = &mma_tile,
                                    .rows_kind = &mma_rows_tile,
                                    .group_kind = &wgmma_tile,
+                                   .group_rows_kind = &wgmma_rows_tile,
                                    .write = write_module};
 
 // GPUs with the instructions that kernels use. A GPU runs code for older ones; OLDEST is the oldest

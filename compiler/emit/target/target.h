@@ -89,7 +89,7 @@ void watch_module(LLVMModuleRef);
 
 // ---- mma.c, wgmma.c, mfma.c
 
-extern const TileKind mma_tile, mma_rows_tile, wgmma_tile, mfma_tile;
+extern const TileKind mma_tile, mma_rows_tile, wgmma_tile, wgmma_rows_tile, mfma_tile;
 
 // ---- nvptx.c, opencl.c, amdgpu.c. `host`: the target that has the tables, or runs the emulator
 

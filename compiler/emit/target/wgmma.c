@@ -4,10 +4,12 @@
 // reads both operands from shared memory, and goes on while its threads do (PTX ISA,
 // wgmma.mma_async): while they copy the next steps or, if a block is alone on its multiprocessor,
 // until they have begun those of the next step. A line is what memory has side by side, along k or
-// not, of 64 or 128 bytes; lines of 8 rows, columns or steps are a group. Pieces of lines change
+// not, of 32 to 128 bytes; lines of 8 rows, columns or steps are a group. Pieces of lines change
 // places as the instructions expect it (swizzle); those of mma.c, which copies them, are the same.
-// Descriptors say where groups are. Lines that are not along k are blocks of all steps, one for
-// each line's length of rows or columns.
+// Descriptors say where groups are. What is longer than a line is in blocks of all lines. In
+// attention, each warp has 16 rows of its own, as mma.c's, and an instruction may read
+// probabilities from registers; products are waited for at once, and another warpgroup's go on
+// meanwhile.
 #include "mma.h"
 
 enum {
@@ -16,6 +18,7 @@ enum {
 	GROUPS = 2,
 	ROWS = 64, // of an instruction
 	STEPS = 16,
+	FRAGMENT = 4,    // registers of operand a
 	LINES = 8,       // of a group
 	LONGEST = 64,    // elements of a line
 	EACH = WIDE / 2, // elements of a piece
@@ -54,7 +57,12 @@ static Value first_of(ThreadTile *d, int o)
 
 static int64_t line_length(const ThreadTile *d, int o)
 {
-	return d->share[o].along ? d->s->depth : MIN(LONGEST, o ? columns_of(d) : ROWS);
+	return MIN(LONGEST, d->share[o].along ? d->s->depth : o ? columns_of(d) : ROWS);
+}
+
+static int64_t block_size(const ThreadTile *d, int o)
+{
+	return d->share[o].lines * line_length(d, o);
 }
 
 static Value place(ThreadTile *d, int o, Value k, Value other)
@@ -63,11 +71,11 @@ static Value place(ThreadTile *d, int o, Value k, Value other)
 	bool along = d->share[o].along;
 	int64_t length = line_length(d, o);
 	Value line = along ? other : k, at = along ? k : other, block = number(g, 0);
-	if (!along) {
+	if ((along ? d->s->depth : d->size[o]) > length) {
 		block = LLVMBuildUDiv(g->b, at, number(g, length), "");
 		at = LLVMBuildURem(g->b, at, number(g, length), "");
 	}
-	Value before = sum_of(g, times(g, block, d->s->depth * length), times(g, line, length));
+	Value before = sum_of(g, times(g, block, block_size(d, o)), times(g, line, length));
 	return sum_of(g, before, mma_turned(g, line, at, length, EACH));
 }
 
@@ -89,18 +97,15 @@ static Value number32(Gen *g, int64_t n)
 }
 
 // Sets the low halves of the operands' descriptors in the first stage: from bit 0 on where a part
-// begins, from 16 on how far blocks are apart, by 16 bytes; 1, if there are none. An emulator has
-// the sums of a warpgroup while it multiplies.
-static void start(ThreadTile *d)
+// begins, from 16 on how far blocks are apart, by 16 bytes; 1, if lines are along k.
+static void set_bases(ThreadTile *d)
 {
 	Gen *g = d->g;
-	for (int i = 0; i < sums_of(d) && g->target->emulated; i++) {
-		Value in[] = {number32(g, i), read_variable(g, d->sum[i])};
-		hardware(g, NULL, "amos_gpu_set_sum", nothing(g), COUNT(in), in);
-	}
 	for (int o = 0; o < 2; o++) {
-		int64_t block = d->share[o].along ? 1 : line_length(d, o) * d->s->depth / EACH;
-		Value first = times(g, first_of(d, o), d->s->depth);
+		bool along = d->share[o].along;
+		int64_t block = along ? 1 : block_size(d, o) / EACH;
+		Value first =
+		    times(g, first_of(d, o), along ? line_length(d, o) : d->share[o].lines);
 		Value at = place_in(g, d->packed, d->shared,
 		                    sum_of(g, first, number(g, d->share[o].start)));
 		at = LLVMBuildLShr(g->b, shared_address(g, at), number32(g, 4), "");
@@ -114,10 +119,16 @@ static void start(ThreadTile *d)
 static Value descriptor(ThreadTile *d, int o, int k, Value stage)
 {
 	Gen *g = d->g;
-	int64_t line = line_length(d, o), swizzle = line == LONGEST ? 1 : 2;
-	int64_t steps = k * (d->share[o].along ? 1 : line) / EACH;
-	Value low = LLVMBuildAdd(g->b, d->base[o][0], stage, "");
-	low = LLVMBuildAdd(g->b, low, number32(g, steps), "");
+	enum { BYTES_128 = 1, BYTES_64, BYTES_32 };
+	int64_t line = line_length(d, o);
+	int64_t swizzle = line == LONGEST ? BYTES_128 : line == LONGEST / 2 ? BYTES_64 : BYTES_32;
+	int64_t steps = k * line;
+	if (d->share[o].along)
+		steps = k / line * block_size(d, o) + k % line;
+	Value low = d->base[o][0];
+	if (!d->share[o].stays)
+		low = LLVMBuildAdd(g->b, low, stage, "");
+	low = LLVMBuildAdd(g->b, low, number32(g, steps / EACH), "");
 	int64_t high = swizzle << 30 | LINES * line / EACH;
 	return LLVMBuildOr(g->b, LLVMBuildZExt(g->b, low, g->i64, ""),
 	                   LLVMConstInt(g->i64, (uint64_t)high << 32, 0), "");
@@ -131,30 +142,57 @@ static void emulate(Gen *g, const char *name) // its site: see watch.c
 	hardware(g, NULL, name, nothing(g), 1, &site);
 }
 
-// Writes code that has all sums in its registers: nothing else uses them meanwhile. `in` follows.
+static int held_of(const ThreadTile *d) // registers of operand a
+{
+	return d->held[0] ? (int)d->s->depth / STEPS * FRAGMENT : 0;
+}
+
+// Writes code that has all sums in its registers, and then what is held: nothing else uses them
+// meanwhile. `in`, descriptors, are numbered from twice as many on.
 static void with_sums(ThreadTile *d, const char *code, int n, const Value *in)
 {
 	Gen *g = d->g;
-	int sums = sums_of(d);
+	int sums = sums_of(d), own = sums + held_of(d);
 	Text constraints = {.arena = g->arena};
-	LLVMTypeRef *types = NEWS(g->arena, LLVMTypeRef, sums);
-	Value *args = NEWS(g->arena, Value, sums + n);
-	for (int i = 0; i < sums; i++) {
-		say(&constraints, "=f,");
-		types[i] = g->f32;
-		args[i] = read_variable(g, d->sum[i]);
+	LLVMTypeRef *types = NEWS(g->arena, LLVMTypeRef, own);
+	Value *args = NEWS(g->arena, Value, own + n);
+	for (int i = 0; i < own; i++) {
+		say(&constraints, i < sums ? "=f," : "=r,");
+		types[i] = i < sums ? g->f32 : g->i32;
+		args[i] = i < sums ? read_variable(g, d->sum[i]) : d->held[i - sums];
 	}
-	for (int i = 0; i < sums; i++)
+	for (int i = 0; i < own; i++)
 		say(&constraints, "%d,", i);
 	for (int i = 0; i < n; i++) {
 		say(&constraints, "l,");
-		args[sums + i] = in[i];
+		args[own + i] = in[i];
 	}
 	say(&constraints, "~{memory}");
-	LLVMTypeRef all = LLVMStructTypeInContext(g->context, types, (unsigned)sums, 0);
-	Value out = assembly(g, all, code, constraints.at, sums + n, args);
-	for (int i = 0; i < sums; i++)
-		set_variable(g, d->sum[i], LLVMBuildExtractValue(g->b, out, (unsigned)i, ""));
+	LLVMTypeRef all = LLVMStructTypeInContext(g->context, types, (unsigned)own, 0);
+	Value out = assembly(g, all, code, constraints.at, own + n, args);
+	for (int i = 0; i < own; i++) {
+		Value x = LLVMBuildExtractValue(g->b, out, (unsigned)i, "");
+		if (i < sums)
+			set_variable(g, d->sum[i], x);
+		else
+			d->held[i - sums] = x;
+	}
+}
+
+// An emulator has the sums of a warpgroup while it multiplies.
+static void give_sums(ThreadTile *d)
+{
+	Gen *g = d->g;
+	for (int i = 0; i < sums_of(d) && g->target->emulated; i++) {
+		Value in[] = {number32(g, i), read_variable(g, d->sum[i])};
+		hardware(g, NULL, "amos_gpu_set_sum", nothing(g), COUNT(in), in);
+	}
+}
+
+static void start(ThreadTile *d)
+{
+	give_sums(d);
+	set_bases(d);
 }
 
 // Registers are the instructions' from here on.
@@ -190,31 +228,57 @@ static void take_sums(ThreadTile *d)
 	}
 }
 
-static void multiply_matrices(ThreadTile *d, Value a, Value b)
+// An emulator gets what is held, or a descriptor, and the descriptor of b.
+static void emulate_matrices(ThreadTile *d, int k, const Value *descriptors)
 {
 	Gen *g = d->g;
-	int columns = columns_of(d), sums = sums_of(d);
-	int turned[] = {!d->share[0].along, !d->share[1].along};
+	Value in[FRAGMENT + 5] = {d->shared};
+	bool held = d->held[0] != NULL;
+	int n = 1;
+	for (int i = 0; i < FRAGMENT && held; i++)
+		in[n++] = d->held[k / STEPS * FRAGMENT + i];
+	for (int o = held; o < 2; o++)
+		in[n++] = descriptors[o];
+	in[n++] = number32(g, columns_of(d));
+	in[n++] = number32(g, !d->share[0].along + 2 * !d->share[1].along);
+	in[n++] = number32(g, d->p.matrix == E_f16);
+	hardware(g, NULL, held ? "amos_gpu_wgmma_held" : "amos_gpu_wgmma", nothing(g), n, in);
+}
+
+static void say_registers(Text *code, int from, int n)
+{
+	for (int i = 0; i < n; i++)
+		say(code, "%s$%d", i ? ", " : "{", from + i);
+	say(code, "}, ");
+}
+
+// Multiplies by the steps of k from step k of the stage on.
+static void multiply_matrices(ThreadTile *d, int k, Value stage)
+{
+	Gen *g = d->g;
+	int sums = sums_of(d), held = held_of(d), in = 2 * (sums + held);
+	Value descriptors[] = {held ? NULL : descriptor(d, 0, k, stage),
+	                       descriptor(d, 1, k, stage)};
 	if (g->target->emulated) {
-		Value in[] = {d->shared,
-		              a,
-		              b,
-		              number32(g, columns),
-		              number32(g, turned[0] | turned[1] << 1),
-		              number32(g, d->p.matrix == E_f16)};
-		hardware(g, NULL, "amos_gpu_wgmma", nothing(g), COUNT(in), in);
+		emulate_matrices(d, k, descriptors);
 		return;
 	}
 	Text code = {.arena = g->arena};
 	const char *type = elems[d->p.matrix].name;
 	say(&code,
 	    "{ .reg .pred p; setp.ne.b32 p, 1, 0; "
-	    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-	    columns, type, type);
-	for (int i = 0; i < sums; i++)
-		say(&code, "%s$%d", i ? ", " : "", i);
-	say(&code, "}, $%d, $%d, p, 1, 1, %d, %d; }", 2 * sums, 2 * sums + 1, turned[0], turned[1]);
-	with_sums(d, code.at, 2, (Value[]){a, b});
+	    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s ",
+	    columns_of(d), type, type);
+	say_registers(&code, 0, sums);
+	if (held)
+		say_registers(&code, sums + k / STEPS * FRAGMENT, FRAGMENT);
+	else
+		say(&code, "$%d, ", in);
+	say(&code, "$%d, p, 1, 1", held ? in : in + 1);
+	if (!held)
+		say(&code, ", %d", !d->share[0].along);
+	say(&code, ", %d; }", !d->share[1].along);
+	with_sums(d, code.at, held ? 1 : 2, descriptors + (held > 0));
 }
 
 static void multiply(ThreadTile *d, Value stage)
@@ -223,11 +287,19 @@ static void multiply(ThreadTile *d, Value stage)
 	stage = LLVMBuildLShr(g->b, stage, number32(g, 4), "");
 	begin_sums(d);
 	for (int k = 0; k < d->s->depth; k += STEPS)
-		multiply_matrices(d, descriptor(d, 0, k, stage), descriptor(d, 1, k, stage));
+		multiply_matrices(d, k, stage);
 	if (g->target->emulated)
 		hardware(g, NULL, "amos_gpu_commit_sums", nothing(g), 0, NULL);
 	else
 		assembly(g, nothing(g), "wgmma.commit_group.sync.aligned;", "~{memory}", 0, NULL);
+}
+
+static void multiply_rows(ThreadTile *d, Value stage)
+{
+	give_sums(d);
+	multiply(d, stage);
+	finish(d, 0);
+	take_sums(d);
 }
 
 // Instructions read shared memory another way than threads write it.
@@ -254,20 +326,22 @@ static void store_sums(ThreadTile *d, Value group)
 	mma_store_sums(d, group, &w);
 }
 
-const TileKind wgmma_tile = {.place = place,
-                             .in_line = mma_in_line,
-                             .line = line_length,
-                             .period = LINES,
-                             .share_size = share_size,
+// What both kinds have in common.
+#define WGMMA_TILE                                                                                 \
+	.place = place, .in_line = mma_in_line, .line = line_length, .period = LINES,              \
+	.share_size = share_size, .publish = publish, .asynchronous = true, .copy = mma_copy,      \
+	.commit = mma_commit, .wait = mma_wait
+
+const TileKind wgmma_tile = {WGMMA_TILE,
                              .start = start,
                              .multiply = multiply,
                              .finish = finish,
                              .take_sums = take_sums,
-                             .publish = publish,
                              .groups = mma_groups,
                              .store_sums = store_sums,
-                             .sum_pad = 8,
-                             .asynchronous = true,
-                             .copy = mma_copy,
-                             .commit = mma_commit,
-                             .wait = mma_wait};
+                             .sum_pad = 8};
+
+const TileKind wgmma_rows_tile = {
+    WGMMA_TILE,     .start = set_bases,           .multiply = multiply_rows,
+    .ways = QUAD,   .line_of = mma_line_of,       .line_place = mma_line_place,
+    .way = mma_way, .reduce_row = mma_reduce_row, .hold = mma_hold};
