@@ -12,6 +12,7 @@ static int64_t even_height(int64_t n, int64_t high)
 
 // A launch of blocks of keys computes the gradients of keys and values, and one of blocks of
 // queries all else: each sum is that of one block, in one order, and scores are computed for both.
+// If a block has all keys of a head, it computes all gradients.
 // Two sums of a block of keys take half of the registers that are left where warpgroups multiply:
 // small tiles of scores would not keep their instructions busy.
 static void tile_attention_block(Scheduler *t)
@@ -26,7 +27,7 @@ static void tile_attention_block(Scheduler *t)
 	bool others = attend_computes(t->graph, t->kern, false);
 	s->alone = z.groups && keys;
 	s->workers = p.batch * ceil_div(keys ? p.keys : p.queries, z.height);
-	s->after = keys && others ? p.batch * ceil_div(p.queries, z.height) : 0;
+	s->after = keys && others && !z.once ? p.batch * ceil_div(p.queries, z.height) : 0;
 }
 
 void tile_attention(Scheduler *t)

@@ -259,7 +259,7 @@ static void check_attend_blocks(const Plan *p, int k)
 	int64_t workers = keys ? z.batch * ceil_div(z.keys, s->height) : queries;
 	if (s->shared != (b.launched ? b.shared : 0) || s->alone != (b.groups && keys))
 		fail(p->name, "kernel %d: blocks have no memory or registers for the tile", k);
-	if (s->workers != workers || s->after != (keys && others ? queries : 0))
+	if (s->workers != workers || s->after != (keys && others && !b.once ? queries : 0))
 		fail(p->name,
 		     "kernel %d: the heads are not computed once, by %lld and %lld workers", k,
 		     (long long)s->workers, (long long)s->after);

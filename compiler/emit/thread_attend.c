@@ -40,24 +40,29 @@ static Value is_less(const ThreadAttend *t, Value i, int64_t n)
 	return LLVMBuildICmp(t->a.g->b, LLVMIntSLT, i, narrow_number(t, n), "");
 }
 
-// Sets the thread's rows (o: 0) or columns, from `first` on.
-static void find_lines(ThreadAttend *t, Product *score, int o, Value first)
+// Sets the thread's rows (o: 0) or columns of a product, from `first` on.
+static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *lines)
 {
 	Gen *g = t->a.g;
-	int64_t all = o ? t->columns : t->rows;
-	for (int i = 0; i < lines_of(score, o); i++) {
-		Value place = score->d.kind->line_place(&score->d, o, i);
+	// Columns that all exist are a constant apart in memory.
+	bool even = lines != &t->row && lines->all % t->z.columns == 0;
+	for (int i = 0; i < lines_of(p, o); i++) {
+		Value place = p->d.kind->line_place(&p->d, o, i);
 		Value at = LLVMBuildAdd(g->b, narrow(g, first), narrow(g, place), "");
-		Value last = narrow_number(t, all - 1);
-		Value in = LLVMBuildSelect(g->b, is_less(t, at, all), at, last, "");
-		in = LLVMBuildZExt(g->b, in, g->i64, "");
-		if (o && all % t->z.columns == 0) // all exist, a constant apart in memory
-			in = sum_of(g, first, place);
-		*(o ? &t->column[i] : &t->row[i]) = at;
-		*(o ? &t->column_index[i] : &t->row_index[i]) = uniform_index(g, in, all, 1);
-		if (o)
-			t->apart[i] = LLVMBuildSub(g->b, at, t->column[0], "");
+		Value last = narrow_number(t, lines->all - 1);
+		Value in = LLVMBuildSelect(g->b, is_less(t, at, lines->all), at, last, "");
+		in = even ? sum_of(g, first, place) : LLVMBuildZExt(g->b, in, g->i64, "");
+		lines->at[i] = at;
+		lines->index[i] = uniform_index(g, in, lines->all, 1);
 	}
+}
+
+static void find_columns(ThreadAttend *t, Product *score, Value first)
+{
+	Gen *g = t->a.g;
+	find_lines(t, score, 1, first, &t->column);
+	for (int i = 0; i < lines_of(score, 1); i++)
+		t->apart[i] = LLVMBuildSub(g->b, t->column.at[i], t->column.at[0], "");
 }
 
 typedef struct Pair { // of a query and a key
@@ -75,18 +80,18 @@ static Pair pair_at(const ThreadAttend *t, const Product *score, int i)
 	Gen *g = t->a.g;
 	const AttendSizes *p = &t->a.p;
 	int row = line_of(score, 0, i), column = line_of(score, 1, i);
-	Pair x = {.query = t->keys ? &t->column_index[column] : &t->row_index[row],
-	          .key = t->keys ? &t->row_index[row] : &t->column_index[column]};
+	Pair x = {.query = t->keys ? &t->column.index[column] : &t->row.index[row],
+	          .key = t->keys ? &t->row.index[row] : &t->column.index[column]};
 	if (t->a.causal) { // by the distance of the row's diagonal from the thread's first column
 		int64_t past = p->keys - p->queries;
 		Value diagonal = narrow_number(t, t->keys ? -past : past);
-		diagonal = LLVMBuildAdd(g->b, t->row[row], diagonal, "");
-		diagonal = LLVMBuildSub(g->b, diagonal, t->column[0], "");
+		diagonal = LLVMBuildAdd(g->b, t->row.at[row], diagonal, "");
+		diagonal = LLVMBuildSub(g->b, diagonal, t->column.at[0], "");
 		LLVMIntPredicate seen = t->keys ? LLVMIntSGE : LLVMIntSLE;
 		x.used = LLVMBuildICmp(g->b, seen, t->apart[column], diagonal, "");
 	}
-	if (t->columns % t->z.columns)
-		x.used = also(g, x.used, is_less(t, t->column[column], t->columns));
+	if (t->column.all % t->z.columns)
+		x.used = also(g, x.used, is_less(t, t->column.at[column], t->column.all));
 	return x;
 }
 
@@ -124,23 +129,40 @@ static Value power(const ThreadAttend *t, Value x, Value base)
 	return g->ops->exp2(g, mul_add(g, x, real(&t->a, t->unit * M_LOG2E), base));
 }
 
-// Brings values of the thread's scores to operand a of a product of their columns.
-static void put_scores(ThreadAttend *t, Product *score, Product *to, const Value *x)
+// Stores `n` values side by side as `type`, of which the address is that of the first.
+static void store_values(ThreadAttend *t, Elem type, Value to, int n, const Value *x)
+{
+	Gen *g = t->a.g;
+	int bytes = elems[type].bytes;
+	Value v[2];
+	if (n == 2 && is_half(type) && g->ops->pack) {
+		v[0] = g->ops->pack(g, type, x);
+		store_side(g, g->i32, n * bytes, to, 1, v);
+		return;
+	}
+	for (int e = 0; e < n; e++)
+		v[e] = cast_value(g, x[e], t->a.type, type);
+	store_side(g, memory_type(g, type), bytes, to, n, v);
+}
+
+// Brings values of the thread's scores to operand a of a product of their columns, from `first` on,
+// or of their rows.
+static void put_scores(ThreadAttend *t, Product *score, Product *to, Value first, const Value *x)
 {
 	Gen *g = t->a.g;
 	const ThreadTile *d = &score->d;
-	if (d->kind->hold) {
-		d->kind->hold(&to->d, score->sums, x);
+	if (to->d.kind->hold) {
+		to->d.kind->hold(&to->d, score->sums, x);
 		return;
 	}
-	int n = is_half(t->z.matrix) ? 2 : 1; // columns side by side
+	bool low = is_half(t->z.matrix), along = to->d.share[0].along;
+	int n = low ? 2 : 1; // columns side by side
 	for (int i = 0; i < score->sums; i += n) {
 		Value row = d->kind->line_place(&score->d, 0, line_of(score, 0, i));
-		Value column = d->kind->line_place(&score->d, 1, line_of(score, 1, i)), v[2];
-		for (int e = 0; e < n; e++)
-			v[e] = attend_packed(to, x[i + e], t->a.type);
-		store_side(g, to->d.packed, to->d.packed_bytes, attend_place(to, 0, column, row), n,
-		           v);
+		Value column = d->kind->line_place(&score->d, 1, line_of(score, 1, i));
+		column = sum_of(g, first, column);
+		Value at = attend_place(to, 0, along ? column : row, along ? row : column);
+		store_values(t, low ? t->z.matrix : t->a.type, at, n, x + i);
 	}
 }
 
@@ -161,15 +183,7 @@ static void store_elements(ThreadAttend *t, int o, const Index *idx, int n, Valu
 	Index place = ravel(g->vars, &rows, idx);
 	LLVMTypeRef type = memory_type(g, v->type);
 	Value to = place_in(g, type, out_address(g, o), index_i64(g, &place));
-	int bytes = elems[v->type].bytes;
-	if (n == 2 && is_half(v->type) && g->ops->pack) {
-		Value pair = g->ops->pack(g, v->type, x);
-		store_side(g, g->i32, n * bytes, to, 1, &pair);
-		return;
-	}
-	for (int e = 0; e < n; e++)
-		x[e] = cast_value(g, x[e], t->a.type, v->type);
-	store_side(g, type, bytes, to, n, x);
+	store_values(t, v->type, to, n, x);
 }
 
 // Returns how many sums of a thread are side by side in rows of output o, and aligned there.
@@ -180,8 +194,9 @@ static int sums_side(const ThreadAttend *t, int o, int64_t columns)
 	return is_half(t->z.matrix) && aligned ? 2 : 1;
 }
 
-// Stores the sums of a product times `factor[row]` (some: else zeros) as rows of output o.
-static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, const Value *some)
+// Stores the sums of a product times `factor[row]` (some: else zeros) as these rows of output o.
+static void store_sums(ThreadAttend *t, Product *p, int o, const Lines *rows, const Value *factor,
+                       const Value *some)
 {
 	Gen *g = t->a.g;
 	int64_t columns = last_dim(&val(g->graph, g->kern->out[o])->shape);
@@ -189,8 +204,8 @@ static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, 
 	for (int i = 0; i < p->sums; i += n) {
 		int row = line_of(p, 0, i);
 		Value at = p->d.kind->line_place(&p->d, 1, line_of(p, 1, i)), inside = NULL, x[2];
-		if (t->rows % p->d.size[0])
-			inside = is_less(t, t->row[row], t->rows);
+		if (rows->all % p->d.size[0])
+			inside = is_less(t, rows->at[row], rows->all);
 		if (columns % p->d.size[1])
 			inside = also(g, inside, is_less(t, narrow(g, at), columns));
 		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
@@ -200,14 +215,14 @@ static void store_sums(ThreadAttend *t, Product *p, int o, const Value *factor, 
 				x[e] = LLVMBuildSelect(g->b, some[row], x[e], real(&t->a, 0), "");
 		}
 		Index column = uniform_index(g, at, columns, n), idx[RANK];
-		attend_index(&t->a, &t->row_index[row], &column, idx);
+		attend_index(&t->a, &rows->index[row], &column, idx);
 		store_elements(t, o, idx, n, x);
 		when_end(g, &when);
 	}
 }
 
 // Stores the sums, times `factor`, as each output that is `op`.
-static void store_gradient(ThreadAttend *t, Product *p, Op op, double factor)
+static void store_gradient(ThreadAttend *t, Product *p, Op op, const Lines *rows, double factor)
 {
 	Gen *g = t->a.g;
 	Value each[SUMS];
@@ -215,7 +230,7 @@ static void store_gradient(ThreadAttend *t, Product *p, Op op, double factor)
 		each[i] = real(&t->a, factor);
 	for (int o = 0; o < g->kern->nout; o++)
 		if (op_of_output(t, o) == op)
-			store_sums(t, p, o, each, NULL);
+			store_sums(t, p, o, rows, each, NULL);
 }
 
 // ---- forward --------------------------------------------------------------------------
@@ -324,10 +339,10 @@ static void store_stats(ThreadAttend *t, Product *score, int o, const Value *con
 	Value way = score->d.kind->way(&score->d);
 	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, way, number(g, 0), "");
 	for (int r = 0; r < lines_of(score, 0); r++) {
-		Loop when = when_begin(g, both(g, first, is_less(t, t->row[r], t->rows)));
+		Loop when = when_begin(g, both(g, first, is_less(t, t->row.at[r], t->row.all)));
 		for (int k = 0; k < 2; k++) {
 			Index column = constant_index(k), idx[RANK];
-			attend_index(&t->a, &t->row_index[r], &column, idx);
+			attend_index(&t->a, &t->row.index[r], &column, idx);
 			store_out(g, o, idx, stats[k][r]);
 		}
 		when_end(g, &when);
@@ -355,7 +370,7 @@ static void finish(ThreadAttend *t, Product *score, Product *sum, const Softmax 
 	}
 	for (int o = 0; o < g->kern->nout; o++)
 		if (op_of_output(t, o) == O_attend)
-			store_sums(t, sum, o, share, t->a.zeros ? some : NULL);
+			store_sums(t, sum, o, &t->row, share, t->a.zeros ? some : NULL);
 	for (int r = 0; t->a.zeros && r < lines_of(score, 0); r++) {
 		most[r] = LLVMBuildSelect(g->b, some[r], most[r], real(&t->a, 0), "");
 		share[r] = LLVMBuildSelect(g->b, some[r], share[r], real(&t->a, 0), "");
@@ -384,12 +399,12 @@ static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const S
 	bool turns = z->turns && sum;
 	attend_bring(t, score, 0, 0, t->first);
 	Loop block = loop_begin(g, none, visible_end(t), z->columns);
-	if (turns && t->columns > z->columns)
+	if (turns && t->column.all > z->columns)
 		g->ops->all_threads(g);
 	attend_bring(t, score, 1, 1, block.i);
 	g->ops->all_threads(g);
 	attend_multiply_anew(score, none);
-	find_lines(t, score, 1, block.i);
+	find_columns(t, score, block.i);
 	share_most(t, score, s, x, most);
 	if (sum && !turns)
 		attend_bring(t, sum, 1, 2, block.i);
@@ -398,18 +413,24 @@ static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const S
 		attend_bring(t, sum, 1, 2, block.i);
 	soften(t, score, sum, s, x, most);
 	if (sum) {
-		put_scores(t, score, sum, x);
+		put_scores(t, score, sum, none, x);
 		g->ops->all_threads(g);
 		attend_multiply(sum, none);
 	}
 	loop_end(g, &block);
 }
 
+// Returns the first column of a part of a block.
+static Value part_first(const ThreadAttend *t, const Loop *part)
+{
+	return t->part < t->z.columns ? part->i : number(t->a.g, 0);
+}
+
 // The same by warps that have rows of their own.
 static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const Softmax *s)
 {
 	Gen *g = t->a.g;
-	Value x[SUMS], most[SUMS] = {NULL};
+	Value x[SUMS], most[SUMS] = {NULL}, none = number(g, 0);
 	Stages stages = {.rows = {attend_source(t, score, 0, 0)},
 	                 .rows_count = 1,
 	                 .columns = {attend_source(t, score, 1, 1)},
@@ -418,13 +439,14 @@ static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const S
 		stages.columns[1] = attend_source(t, sum, 1, 2);
 	Value stage = attend_stages_begin(t, &stages, number(g, 0), visible_end(t));
 	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
-	attend_multiply_anew(score, attend_stage_part(score, stage, part.i));
-	find_lines(t, score, 1, sum_of(g, stages.loop.i, part.i));
+	Value first = part_first(t, &part);
+	attend_multiply_anew(score, attend_stage_part(score, stage, first));
+	find_columns(t, score, sum_of(g, stages.loop.i, first));
 	share_most(t, score, s, x, most);
 	soften(t, score, sum, s, x, most);
 	if (sum) {
-		put_scores(t, score, sum, x);
-		attend_multiply(sum, attend_stage_part(sum, stage, part.i));
+		put_scores(t, score, sum, none, x);
+		attend_multiply(sum, attend_stage_part(sum, stage, first));
 	}
 	loop_end_rolled(g, &part);
 	loop_end(g, &stages.loop);
@@ -445,7 +467,7 @@ static void forward(ThreadAttend *t)
 		s.most[r] = variable(g, real(&t->a, -INFINITY));
 		s.total[r] = variable(g, real(&t->a, 0));
 	}
-	find_lines(t, score, 0, t->first);
+	find_lines(t, score, 0, t->first, &t->row);
 	if (z->own_rows)
 		soften_stages(t, score, sum, &s);
 	else
@@ -458,6 +480,7 @@ static void forward(ThreadAttend *t)
 typedef struct Gradients {
 	Product *score, *weight; // of scores; gradients of probabilities
 	Product *width, *depth;  // sums with as many columns as queries have, as values have
+	Product *other;          // of a block of columns, if a worker has all rows; else NULL
 } Gradients;
 
 typedef struct Stats { // of the scores of a query
@@ -509,6 +532,8 @@ static Gradients gradients_new(ThreadAttend *t)
 	if (t->keys)
 		p.depth = attend_product(t, m, z->depth, n, false, AB_WEIGHTS,
 		                         both ? AB_VALUES : AB_SUMMED);
+	if (t->keys && z->once && attend_computes(t->a.g->graph, t->a.g->kern, false))
+		p.other = attend_turned_product(t, z->columns, z->width, m, AB_WEIGHTS, AB_ROWS);
 	return p;
 }
 
@@ -520,7 +545,7 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 	Gen *g = t->a.g;
 	bool turns = t->z.turns, both = t->z.both_ways;
 	Value x[SUMS], slope[SUMS], none = number(g, 0);
-	if ((turns || both) && t->columns > t->z.columns)
+	if ((turns || both) && t->column.all > t->z.columns)
 		g->ops->all_threads(g);
 	attend_bring(t, p->score, 1, score, first);
 	if (!turns)
@@ -533,19 +558,19 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 		g->ops->all_threads(g);
 	}
 	attend_multiply_anew(p->weight, none);
-	find_lines(t, p->score, 1, first);
+	find_columns(t, p->score, first);
 	find_slopes(t, p, x, slope);
 	if (turns && !(both && p->depth))
 		g->ops->all_threads(g);
 	if (p->depth) {
-		put_scores(t, p->score, p->depth, x);
+		put_scores(t, p->score, p->depth, none, x);
 		if (!both)
 			attend_bring(t, p->depth, 1, weight, first);
 		g->ops->all_threads(g);
 		attend_multiply(p->depth, none);
 		g->ops->all_threads(g);
 	}
-	put_scores(t, p->score, p->width, slope);
+	put_scores(t, p->score, p->width, none, slope);
 	if (turns || !both)
 		attend_bring(t, p->width, 1, score, first);
 	g->ops->all_threads(g);
@@ -556,21 +581,36 @@ static void add_block(ThreadAttend *t, const Gradients *p, Value first, int scor
 static void add_stage(ThreadAttend *t, const Gradients *p, Value first, Value stage)
 {
 	Gen *g = t->a.g;
-	Value x[SUMS], slope[SUMS];
+	Value x[SUMS], slope[SUMS], none = number(g, 0);
 	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
-	find_lines(t, p->score, 1, sum_of(g, first, part.i));
+	Value own = part_first(t, &part);
+	find_columns(t, p->score, sum_of(g, first, own));
 	for (int i = 0; i < lines_of(p->score, 1) && t->keys; i++)
-		load_stats(t, &t->column_index[i]); // while the products run
-	attend_multiply_anew(p->score, attend_stage_part(p->score, stage, part.i));
-	attend_multiply_anew(p->weight, attend_stage_part(p->weight, stage, part.i));
+		load_stats(t, &t->column.index[i]); // while the products run
+	attend_multiply_anew(p->score, attend_stage_part(p->score, stage, own));
+	attend_multiply_anew(p->weight, attend_stage_part(p->weight, stage, own));
 	find_slopes(t, p, x, slope);
 	if (p->depth) {
-		put_scores(t, p->score, p->depth, x);
-		attend_multiply(p->depth, attend_stage_part(p->depth, stage, part.i));
+		put_scores(t, p->score, p->depth, none, x);
+		attend_multiply(p->depth, attend_stage_part(p->depth, stage, own));
 	}
-	put_scores(t, p->score, p->width, slope);
-	attend_multiply(p->width, attend_stage_part(p->width, stage, part.i));
+	if (p->other)
+		put_scores(t, p->score, p->other, own, slope);
+	put_scores(t, p->score, p->width, none, slope);
+	attend_multiply(p->width, attend_stage_part(p->width, stage, own));
 	loop_end_rolled(g, &part);
+}
+
+// Computes the gradients of a block of queries, whose slopes are in shared memory.
+static void add_queries(ThreadAttend *t, const Gradients *p, Value first)
+{
+	Gen *g = t->a.g;
+	Lines *queries = NEW(g->arena, Lines);
+	queries->all = t->column.all;
+	g->ops->all_threads(g);
+	attend_multiply_anew(p->other, LLVMConstInt(g->i32, 0, 0));
+	find_lines(t, p->other, 0, first, queries);
+	store_gradient(t, p->other, O_attend_dq, queries, t->a.v->attr->x);
 }
 
 static void backward(ThreadAttend *t)
@@ -579,7 +619,7 @@ static void backward(ThreadAttend *t)
 	const AttendSizes *p = &t->a.p;
 	enum { QUERIES, KEYS, VALUES };
 	Gradients all = gradients_new(t);
-	find_lines(t, all.score, 0, t->first);
+	find_lines(t, all.score, 0, t->first, &t->row);
 	int rows[] = {t->keys ? KEYS : QUERIES, t->keys ? VALUES : GRADIENT};
 	int columns[] = {t->keys ? QUERIES : KEYS, t->keys ? GRADIENT : VALUES};
 	Value begin = number(g, 0), end = t->keys ? number(g, p->queries) : visible_end(t);
@@ -598,6 +638,8 @@ static void backward(ThreadAttend *t)
 		}
 		Value stage = attend_stages_begin(t, &stages, begin, end);
 		add_stage(t, &all, stages.loop.i, stage);
+		if (all.other)
+			add_queries(t, &all, stages.loop.i);
 		loop_end(g, &stages.loop);
 	} else {
 		attend_bring(t, all.score, 0, rows[0], t->first);
@@ -606,9 +648,10 @@ static void backward(ThreadAttend *t)
 		add_block(t, &all, block.i, columns[0], columns[1]);
 		loop_end(g, &block);
 	}
-	store_gradient(t, all.width, t->keys ? O_attend_dk : O_attend_dq, t->a.v->attr->x);
+	Op op = t->keys ? O_attend_dk : O_attend_dq;
+	store_gradient(t, all.width, op, &t->row, t->a.v->attr->x);
 	if (t->keys)
-		store_gradient(t, all.depth, O_attend_dv, 1);
+		store_gradient(t, all.depth, O_attend_dv, &t->row, 1);
 }
 
 void emit_thread_attend(Gen *g)
@@ -621,12 +664,12 @@ void emit_thread_attend(Gen *g)
 	double scale = t->a.v->attr->x;
 	t->fast = g->ops->exp2 && is_half(t->z.matrix);
 	t->unit = t->fast && !t->a.bias && !t->a.shown && scale > 0 ? scale : 1;
-	t->rows = t->keys ? p->keys : p->queries;
-	t->columns = t->keys ? p->queries : p->keys;
+	t->row.all = t->keys ? p->keys : p->queries;
+	t->column.all = t->keys ? p->queries : p->keys;
 	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
 	g->level->lanes = true; // each thread has elements of its own from here on
 	t->thread = g->ops->thread(g);
-	int64_t blocks = ceil_div(t->rows, t->z.height);
+	int64_t blocks = ceil_div(t->row.all, t->z.height);
 	Index worker = uniform_index(g, g->worker, p->batch * blocks, 1), block;
 	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
 	Value own = index_i64(g, &block);

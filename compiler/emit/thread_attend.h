@@ -11,19 +11,23 @@ typedef struct Product { // of a tile, all steps of k in shared memory
 	int sums; // of a thread
 } Product;
 
+typedef struct Lines {  // rows or columns of a block that a thread has
+	int64_t all;    // of all blocks
+	Value at[SUMS]; // i32
+	Index index[SUMS];
+} Lines;
+
 typedef struct ThreadAttend {
 	Attend a;
 	AttendBlocks z;
 	bool keys; // rows are keys, columns are queries
 	Value thread, shared;
-	Value first;                   // row of the worker
-	int64_t rows, columns;         // in all
-	Value row[SUMS], column[SUMS]; // of the thread: i32
-	Value apart[SUMS];             // columns after its first
-	bool fast;                     // exponentials are as exact as halves need
-	double unit;                   // of the scores that it has
-	int64_t part;                  // columns of scores that it has at once
-	Index row_index[SUMS], column_index[SUMS];
+	Value first; // row of the worker
+	Lines row, column;
+	Value apart[SUMS]; // columns after the thread's first
+	bool fast;         // exponentials are as exact as halves need
+	double unit;       // of the scores that it has
+	int64_t part;      // columns of scores that it has at once
 } ThreadAttend;
 
 typedef struct Source { // rows of an operand of attention, as operand o of a product
@@ -50,6 +54,9 @@ typedef struct Stages {
 Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bool along, int a,
                         int b);
 // stage: bytes before what it reads of b, and of a unless that stays.
+// The same of steps that are lines of both operands, which stay in their parts, as a block's
+// threads have sums of products.
+Product *attend_turned_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, int a, int b);
 void attend_multiply(Product *p, Value stage);
 void attend_multiply_anew(Product *p, Value stage);
 // Returns the address of an operand's element at step k.

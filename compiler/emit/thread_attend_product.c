@@ -8,8 +8,8 @@ enum { LEAST = 16 }; // columns of a part
 
 // ---- products -------------------------------------------------------------------------
 
-Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bool along, int a,
-                        int b)
+static Product *product_new(ThreadAttend *t, const TileKind *kind, int64_t m, int64_t n,
+                            int64_t steps)
 {
 	Gen *g = t->a.g;
 	Product *p = NEW(g->arena, Product);
@@ -17,10 +17,7 @@ Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bo
 	p->sched = (Sched){.depth = steps, .unroll = matrix ? 1 : 4};
 	p->sums = (int)(m * n / g->target->machine->threads);
 	p->d = (ThreadTile){.g = g,
-	                    .kind = t->z.groups     ? g->ops->group_rows_kind
-	                            : t->z.own_rows ? g->ops->rows_kind
-	                            : matrix        ? g->ops->matrix_kind
-	                                            : &fused_tile,
+	                    .kind = kind,
 	                    .s = &p->sched,
 	                    .p.matrix = matrix,
 	                    .elem = t->a.elem,
@@ -30,21 +27,50 @@ Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bo
 	                    .size = {m, n},
 	                    .thread = t->thread,
 	                    .shared = t->shared};
-	int part[] = {a, b};
-	for (int o = 0; o < 2; o++) {
-		Share *s = &p->d.share[o];
-		s->along = !o || along;
-		s->stays = !o;
-		s->lines = o ? t->z.columns : m;
-		s->start = t->z.at[part[o]];
-		s->size = p->d.kind->share_size(&p->d, o);
-		bool held = p->d.kind->hold && part[o] == AB_WEIGHTS;
-		if (!held && (s->start + s->size) * t->z.bytes > t->z.shared)
-			bug("attention takes more than %lld bytes", (long long)t->z.shared);
-	}
+	return p;
+}
+
+// Operand o is a part of shared memory, of so many lines.
+static void take_share(const ThreadAttend *t, Product *p, int o, int part, Share share)
+{
+	ThreadTile *d = &p->d;
+	d->share[o] = share;
+	Share *s = &d->share[o];
+	s->start = t->z.at[part];
+	s->size = d->kind->share_size(d, o);
+	bool held = d->kind->hold && part == AB_WEIGHTS;
+	if (!held && (s->start + s->size) * t->z.bytes > t->z.shared)
+		bug("attention takes more than %lld bytes", (long long)t->z.shared);
+}
+
+static Product *begun(Product *p)
+{
 	clear_sums(&p->d, p->sums);
 	p->d.kind->start(&p->d);
 	return p;
+}
+
+Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bool along, int a,
+                        int b)
+{
+	const TargetOps *ops = t->a.g->ops;
+	Product *p = product_new(t,
+	                         t->z.groups     ? ops->group_rows_kind
+	                         : t->z.own_rows ? ops->rows_kind
+	                         : t->z.matrix   ? ops->matrix_kind
+	                                         : &fused_tile,
+	                         m, n, steps);
+	take_share(t, p, 0, a, (Share){.along = true, .stays = true, .lines = m});
+	take_share(t, p, 1, b, (Share){.along = along, .lines = t->z.columns});
+	return begun(p);
+}
+
+Product *attend_turned_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, int a, int b)
+{
+	Product *p = product_new(t, t->a.g->ops->matrix_kind, m, n, steps);
+	take_share(t, p, 0, a, (Share){.stays = true, .lines = steps});
+	take_share(t, p, 1, b, (Share){.stays = true, .lines = steps});
+	return begun(p);
 }
 
 void attend_multiply(Product *p, Value stage)
@@ -82,7 +108,7 @@ int64_t attend_part(const ThreadAttend *t, int64_t sums, int tiles)
 	int64_t threads = g->target->machine->threads, n = z->columns;
 	int64_t blocks = residents(g->kern->sched, g->stage);
 	int64_t own = RESIDENT / blocks * (ATTEND_SUMS - (z->groups ? 0 : FRAGMENTS));
-	int masks = !!t->a.bias + !!t->a.shown + (t->columns % n > 0);
+	int masks = !!t->a.bias + !!t->a.shown + (t->column.all % n > 0);
 	while (z->own_rows && n > LEAST && (sums + (tiles + masks) * n) * z->height > own * threads)
 		n /= 2;
 	return n;
@@ -332,7 +358,7 @@ Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
 	if (d->kind->publish)
 		d->kind->publish(d);
 	g->ops->all_threads(g);
-	if (t->columns <= t->z.columns)
+	if (t->column.all <= t->z.columns)
 		return none;
 	here = read_variable(g, s->next);
 	Value each = LLVMConstInt(g->i32, (uint64_t)t->z.stage, 0);

@@ -87,7 +87,8 @@ static void lay_out(AttendBlocks *z, const AttendSizes *p, bool back)
 }
 
 // Returns the sizes by which warps have rows of their own, if they can, of halves in shared memory;
-// shared: 0: they cannot. There are two stages of columns unless a block has them all.
+// shared: 0: they cannot. There are two stages of columns unless a block has them all, and after
+// them, if it is to compute all gradients (once), slopes of all keys with a block of queries.
 static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Machine *machine,
                                   bool back)
 {
@@ -108,7 +109,8 @@ static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Ma
 	for (z.columns = MOST; z.columns >= LEAST; z.columns /= 2) {
 		z.stages = all > z.columns ? 2 : 1;
 		z.stage = z.columns * (z.width + z.depth) * z.bytes;
-		z.shared = rows * z.bytes + z.stages * z.stage;
+		z.at[AB_WEIGHTS] = rows + z.stages * z.stage / z.bytes;
+		z.shared = (z.at[AB_WEIGHTS] + (z.once ? z.height * z.columns : 0)) * z.bytes;
 		if (z.shared <= room)
 			break;
 	}
@@ -118,6 +120,9 @@ static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Ma
 	z.at[AB_GRADIENTS] = z.height * z.width;
 	z.at[AB_COLUMNS] = rows;
 	z.at[AB_VALUES] = z.at[AB_SUMMED] = rows + z.columns * z.width;
+	if (z.once)
+		fit &= z.groups && p->keys <= z.height && z.width >= MATRIX_COLUMNS &&
+		       z.columns >= MATRIX_ROWS;
 	if (!fit || z.columns < LEAST)
 		z.shared = 0;
 	return z;
@@ -134,9 +139,13 @@ AttendBlocks attend_blocks(const Graph *g, const Val *v, const Machine *machine,
 	AttendBlocks z = {.matrix = matrix,
 	                  .bytes = is_half(matrix) ? 2 : p.bytes,
 	                  .both_ways = is_half(matrix) && !machine->exact};
-	AttendBlocks by_rows = share_by_rows(z, &p, machine, back);
-	if (z.both_ways && by_rows.shared)
-		return by_rows;
+	for (int once = back; once >= 0 && z.both_ways; once--) {
+		z.once = once;
+		AttendBlocks by_rows = share_by_rows(z, &p, machine, back);
+		if (by_rows.shared)
+			return by_rows;
+	}
+	z.once = false;
 	z.width = tile_columns(matrix, p.width);
 	z.depth = p.depth ? tile_columns(matrix, p.depth) : 0;
 	for (int i = 0; i < COUNT(sizes) * 2; i++) {

@@ -496,6 +496,7 @@ typedef struct AttendBlocks {
 	bool both_ways;          // the sums read columns as scores do
 	bool own_rows;           // of a warp, whose probabilities stay in registers
 	bool groups;             // those multiply by instructions of warpgroups
+	bool once;               // a block has all keys: it computes all gradients
 	int64_t stages, stage;   // of columns, if rows are warps' own; bytes of one
 	bool turns;              // AB_COLUMNS, AB_VALUES and AB_SUMMED take turns in one place
 	int64_t at[AB_PARTS];    // elements before
