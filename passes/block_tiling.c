@@ -264,6 +264,18 @@ static int64_t rows_together(const Scheduler *t)
 	return gathers || bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
 }
 
+// True if workers can reduce the columns of wide tiles: some at a time, each of one tile, of which
+// there are few, and in the type of the sums, in whose place threads join what they have.
+static bool joins_columns(const Scheduler *t, const BlockSizes *z, const Choice *c)
+{
+	const ValSteps *reduce = &t->sched->reduce;
+	bool fit = true;
+	for (int i = 0; i < reduce->count; i++)
+		fit &= elems[val(t->graph, reduce->at[i].val)->type].bytes == z->dot.bytes;
+	int64_t tiles = ceil_div(z->dot.m, c->height) * ceil_div(z->dot.n, c->columns);
+	return !reduce->count || (fit && t->together * z->dot.batch * tiles <= t->machine->workers);
+}
+
 void tile_block(Scheduler *t)
 {
 	Sched *s = t->sched;
@@ -283,9 +295,10 @@ void tile_block(Scheduler *t)
 	int64_t sums = s->reduce.count > REDUCTIONS ? MIN(beside, SUMS / 2) : beside;
 	bool warpgroups = has_group_matrix(t->machine, z.matrix, INT64_MAX);
 	bool copied = is_copied(t, &z.dot, 0) && is_copied(t, &z.dot, 1);
-	if (warpgroups && copied && beside == SUMS && !s->reduce.count)
-		sums = 2 * SUMS;
-	Choice best = choose_tile(t->machine, &z, t->together, parts, sums);
+	bool wide = warpgroups && copied && beside == SUMS && s->reduce.count <= REDUCTIONS;
+	Choice best = choose_tile(t->machine, &z, t->together, parts, wide ? 2 * SUMS : sums);
+	if (best.alone && !joins_columns(t, &z, &best))
+		best = choose_tile(t->machine, &z, t->together, parts, sums);
 	s->height = best.height;
 	s->columns = best.columns;
 	s->parts = best.parts > 1 ? best.parts : 0;
@@ -293,7 +306,7 @@ void tile_block(Scheduler *t)
 	choose_stages(t, &z, best.parts, z.matrix && beside == SUMS && (copied || !warpgroups));
 	s->together = rows_together(t);
 	z = block_sizes(t->graph, t->kern, t->machine);
-	if (s->reduce.count) // tiles of a column have one partial result
+	if (s->reduce.count && !s->alone) // tiles of a column have one partial result
 		s->strips = share_evenly(t->machine, z.down, z.across, z.down);
 	z = block_sizes(t->graph, t->kern, t->machine);
 	int64_t each = ceil_div(t->together * z.part_size, wave_of(t->machine));

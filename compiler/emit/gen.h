@@ -309,12 +309,14 @@ void partials_finish(Gen *, int n, const Index *unit, void *partials);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
 // have of the worker's part, at `column` of all. Gives each thread the full reductions of its
-// column. If all parts of the worker's columns are stored, does what partials_finish does for them.
+// column. If all parts of the worker's columns, so many, are stored, does what partials_finish does
+// for them.
 void partials_share(Gen *, Partials *, int64_t columns);
-Value partials_memory(Gen *); // for `shared`, if the kernel has no other
+void partials_clear(Gen *, const Partials *); // of the thread
+Value partials_memory(Gen *);                 // for `shared`, if the kernel has no other
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
 void partials_total(Gen *, const Partials *, Value column, int64_t columns);
-void partials_join(Gen *, Partials *, Value column, int64_t columns);
+void partials_join(Gen *, const Partials *, Value column, int64_t columns, int64_t own);
 
 // ---- values and their types: value.c --------------------------------------------------
 

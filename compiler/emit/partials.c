@@ -138,6 +138,14 @@ void partials_share(Gen *g, Partials *p, int64_t columns)
 	}
 }
 
+void partials_clear(Gen *g, const Partials *p)
+{
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		set_variable(g, p->sum[k], reduce_start(g, val(g->graph, r)->op, sum_type(g, r)));
+	}
+}
+
 static void share_way(Gen *g, const Partials *p, int k)
 {
 	Lanes own = {.base = sum_of(g, times(g, p->way, p->pitch), p->own)};
@@ -285,14 +293,10 @@ static Value comes_last(Gen *g, const Partials *p)
 	                     "");
 }
 
-void partials_join(Gen *g, Partials *p, Value column, int64_t columns)
+static void join_columns(Gen *g, const Partials *p, Value column, int64_t columns)
 {
-	Loop last = when_begin(g, comes_last(g, p));
 	Value *sum = NEWS(g->arena, Value, p->reduce->count);
-	for (int k = 0; k < p->reduce->count; k++) {
-		Ref r = p->reduce->at[k].val;
-		set_variable(g, p->sum[k], reduce_start(g, val(g->graph, r)->op, sum_type(g, r)));
-	}
+	partials_clear(g, p);
 	partials_total(g, p, column, columns);
 	Loop first = first_begin(g, p, column, columns);
 	Index unit = lane_index(g, column, columns, 1, NULL);
@@ -303,5 +307,18 @@ void partials_join(Gen *g, Partials *p, Value column, int64_t columns)
 	finish_columns(g, p, &unit, sum);
 	g->floor = floor;
 	when_end(g, &first);
+}
+
+void partials_join(Gen *g, const Partials *p, Value column, int64_t columns, int64_t own)
+{
+	Loop last = when_begin(g, comes_last(g, p));
+	if (own <= p->wide) {
+		join_columns(g, p, column, columns);
+	} else {
+		Loop some = loop_begin(g, number(g, 0), number(g, own), p->wide);
+		join_columns(g, p, sum_of(g, column, some.i), columns);
+		g->ops->all_threads(g);
+		loop_end_rolled(g, &some);
+	}
 	when_end(g, &last);
 }

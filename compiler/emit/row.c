@@ -418,7 +418,7 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 	if (adds)
 		partials_store(g, parts, column, columns);
 	if (sched->joined == J_last)
-		partials_join(g, parts, column, columns);
+		partials_join(g, parts, column, columns, 1);
 	when_end(g, &once);
 }
 

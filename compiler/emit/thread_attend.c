@@ -44,14 +44,17 @@ static Value is_less(const ThreadAttend *t, Value i, int64_t n)
 static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *lines)
 {
 	Gen *g = t->a.g;
-	// Columns that all exist are a constant apart in memory.
-	bool even = lines != &t->row && lines->all % t->z.columns == 0;
+	int64_t block = lines == &t->row ? t->z.height : t->z.columns;
+	bool apart = lines != &t->row && lines->all % block == 0; // by a constant, in memory
 	for (int i = 0; i < lines_of(p, o); i++) {
 		Value place = p->d.kind->line_place(&p->d, o, i);
-		Value at = LLVMBuildAdd(g->b, narrow(g, first), narrow(g, place), "");
+		Value at = LLVMBuildAdd(g->b, narrow(g, first), narrow(g, place), ""), in = at;
 		Value last = narrow_number(t, lines->all - 1);
-		Value in = LLVMBuildSelect(g->b, is_less(t, at, lines->all), at, last, "");
-		in = even ? sum_of(g, first, place) : LLVMBuildZExt(g->b, in, g->i64, "");
+		if (lines->all % block)
+			in = LLVMBuildSelect(g->b, is_less(t, at, lines->all), at, last, "");
+		in = LLVMBuildZExt(g->b, in, g->i64, "");
+		if (apart)
+			in = sum_of(g, first, place);
 		lines->at[i] = at;
 		lines->index[i] = uniform_index(g, in, lines->all, 1);
 	}

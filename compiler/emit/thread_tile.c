@@ -337,6 +337,20 @@ static void sum_steps(ThreadTile *d)
 
 // ---- what follows the product ---------------------------------------------------------
 
+// Returns the memory of operands and then sums, whose sizes are known.
+static Value tile_memory(ThreadTile *d)
+{
+	Gen *g = d->g;
+	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
+	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
+	if (d->s->shared && bytes > d->s->shared)
+		bug("a tile takes more than %lld bytes", (long long)d->s->shared);
+	if (d->s->shared)
+		return g->ops->launch_memory(g);
+	return g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
+	                      ceil_div(bytes, 8), number(g, 0));
+}
+
 static void bind_sums(ThreadTile *d, Bound *bound, Value sums, int64_t line)
 {
 	const Shape *shape = &d->v->shape;
@@ -419,6 +433,18 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 	unbind_memory(g, &bound);
 }
 
+// Threads join their partial results where each of them alone has read a sum, if these are as wide,
+// from column `from` of the tile on.
+static void store_partials(ThreadTile *d, Value from)
+{
+	Gen *g = d->g;
+	Partials parts = d->parts;
+	parts.shared = element(d, tile_memory(d), from);
+	if (elems[sum_type(g, parts.reduce->at[0].val)].bytes != d->bytes)
+		g->ops->all_threads(g);
+	partials_store(g, &parts, d->column, d->p.dot.n);
+}
+
 static void finish_columns(ThreadTile *d, Value group, int64_t rows)
 {
 	Gen *g = d->g;
@@ -443,7 +469,14 @@ static void finish_group(ThreadTile *d, Value group, int64_t rows)
 	Value first = d->column;
 	Loop parts = loop_begin(g, number(g, 0), number(g, d->size[1]), wide);
 	d->column = sum_of(g, first, parts.i);
+	bool reduces = d->s->reduce.count > 0;
+	if (reduces && d->kind->groups(d) > 1)
+		bug("columns of a tile are reduced before it has all of its rows");
+	if (reduces)
+		partials_clear(g, &d->parts);
 	finish_columns(d, group, rows);
+	if (reduces)
+		store_partials(d, parts.i);
 	loop_end_rolled(g, &parts);
 	d->column = first;
 }
@@ -499,21 +532,9 @@ static void choose_part(ThreadTile *d)
 	d->parts.groups = d->p.across;
 	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
 	partials_share(g, &d->parts, finished_columns(d));
+	d->line = d->size[1] + d->kind->sum_pad;
+	d->parts.pitch = d->line;
 	d->column = sum_of(g, d->first[1], d->parts.own);
-}
-
-// Returns the memory of operands and then sums, whose sizes are known.
-static Value tile_memory(ThreadTile *d)
-{
-	Gen *g = d->g;
-	int64_t sums = d->size[0] / d->kind->groups(d) * d->line * d->bytes;
-	int64_t bytes = MAX(sums, d->s->stages * d->stage * d->packed_bytes);
-	if (d->s->shared && bytes > d->s->shared)
-		bug("a tile takes more than %lld bytes", (long long)d->s->shared);
-	if (d->s->shared)
-		return g->ops->launch_memory(g);
-	return g->ops->shared(g, format(g->arena, "amos_tile_%lld", (long long)bytes),
-	                      ceil_div(bytes, 8), number(g, 0));
 }
 
 static void one_tile(ThreadTile *d)
@@ -522,7 +543,6 @@ static void one_tile(ThreadTile *d)
 	d->first[0] = times(g, index_i64(g, &d->tile[0]), d->size[0]);
 	for (int o = 0; o < 2; o++)
 		share_start(d, o);
-	d->line = d->size[1] + d->kind->sum_pad;
 	d->start = times(g, index_i64(g, &d->number), d->p.part);
 	int64_t beyond = d->p.dot.k + d->s->stages * d->s->depth;
 	d->count = beyond < INT32_MAX ? g->i32 : g->i64;
@@ -533,19 +553,6 @@ static void one_tile(ThreadTile *d)
 	d->kind->start(d);
 	sum_steps(d);
 	finish_tile(d);
-}
-
-// Threads join their partial results where each of them alone has read a sum, if these are as wide.
-static void store_partials(ThreadTile *d)
-{
-	Gen *g = d->g;
-	Partials *parts = &d->parts;
-	parts->shared = tile_memory(d);
-	parts->pitch = d->line;
-	if (elems[sum_type(g, parts->reduce->at[0].val)].bytes != d->bytes)
-		g->ops->all_threads(g);
-	partials_store(g, parts, d->column, d->p.dot.n);
-	partials_join(g, parts, d->column, d->p.dot.n);
 }
 
 // All tiles of the worker, one below the other.
@@ -566,8 +573,12 @@ static void product(ThreadTile *d)
 	} else {
 		one_tile(d);
 	}
-	if (d->s->reduce.count)
-		store_partials(d);
+	if (d->s->reduce.count) {
+		d->parts.shared = tile_memory(d);
+		if (finished_columns(d) == d->size[1])
+			store_partials(d, number(g, 0));
+		partials_join(g, &d->parts, d->column, d->p.dot.n, d->size[1]);
+	}
 	when_end(g, &once);
 }
 
