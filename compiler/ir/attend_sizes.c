@@ -116,12 +116,12 @@ static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Ma
 	}
 	z.launched = z.shared > SHARED;
 	int64_t sums = (z.width + z.depth + 2 * LEAST) * z.height / threads;
-	bool fit = back ? sums <= ATTEND_SUMS : z.depth <= DEPTH;
+	bool fit = back ? sums <= (z.groups ? RESIDENT : 1) * ATTEND_SUMS : z.depth <= DEPTH;
 	z.at[AB_GRADIENTS] = z.height * z.width;
 	z.at[AB_COLUMNS] = rows;
 	z.at[AB_VALUES] = z.at[AB_SUMMED] = rows + z.columns * z.width;
-	if (z.once)
-		fit &= z.groups && p->keys <= z.height && z.width >= MATRIX_COLUMNS &&
+	if (z.once) // rows are lines of 64 for both kinds of instructions
+		fit &= z.groups && p->keys <= z.height && z.width == MATRIX_COLUMNS &&
 		       z.columns >= MATRIX_ROWS;
 	if (!fit || z.columns < LEAST)
 		z.shared = 0;
