@@ -433,14 +433,20 @@ static void finish_rows(ThreadTile *d, Value from, int64_t rows)
 	unbind_memory(g, &bound);
 }
 
-// Threads join their partial results where each of them alone has read a sum, if these are as wide,
+// True if partial results are as wide as sums.
+static bool are_in_place(const ThreadTile *d)
+{
+	return elems[sum_type(d->g, d->parts.reduce->at[0].val)].bytes == d->bytes;
+}
+
+// Threads join their partial results where each of them alone has read a sum, if they are in place,
 // from column `from` of the tile on.
 static void store_partials(ThreadTile *d, Value from)
 {
 	Gen *g = d->g;
 	Partials parts = d->parts;
 	parts.shared = element(d, tile_memory(d), from);
-	if (elems[sum_type(g, parts.reduce->at[0].val)].bytes != d->bytes)
+	if (!are_in_place(d))
 		g->ops->all_threads(g);
 	partials_store(g, &parts, d->column, d->p.dot.n);
 }
@@ -470,8 +476,8 @@ static void finish_group(ThreadTile *d, Value group, int64_t rows)
 	Loop parts = loop_begin(g, number(g, 0), number(g, d->size[1]), wide);
 	d->column = sum_of(g, first, parts.i);
 	bool reduces = d->s->reduce.count > 0;
-	if (reduces && d->kind->groups(d) > 1)
-		bug("columns of a tile are reduced before it has all of its rows");
+	if (reduces && (d->kind->groups(d) > 1 || !are_in_place(d)))
+		bug("columns of a tile are reduced before it has all of its rows, or elsewhere");
 	if (reduces)
 		partials_clear(g, &d->parts);
 	finish_columns(d, group, rows);
