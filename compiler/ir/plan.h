@@ -36,7 +36,7 @@ typedef struct Machine {
 	int lanes, registers, threads;
 	int64_t l1, l2; // bytes
 	int workers;
-	int rows, vectors, narrow, unroll, depth, ahead, pairs;
+	int rows, vectors, narrow, unroll, depth, ahead, apart, pairs;
 	int fused, round, root;
 	bool exact;
 	int warp;
