@@ -10,6 +10,16 @@ static int64_t even_height(int64_t n, int64_t high)
 	return ceil_div(n, ceil_div(n, high));
 }
 
+// The same, of pairs of rows, where the last strip is computed whole.
+static int64_t paired_height(int64_t n, int64_t high)
+{
+	int64_t best = 2;
+	for (int64_t rows = 4; rows <= high; rows += 2) // a strip loads b, and two rows more
+		if (ceil_div(n, rows) * (rows + 1) <= ceil_div(n, best) * (best + 1))
+			best = rows;
+	return best;
+}
+
 // A launch of blocks of keys computes the gradients of keys and values, and one of blocks of
 // queries all else: each sum is that of one block, in one order, and scores are computed for both.
 // If a block has all keys of a head, it computes all gradients.
@@ -44,13 +54,14 @@ void tile_attention(Scheduler *t)
 	AttendSizes p = attend_sizes(t->graph, t->kern, machine);
 	s->vectors = machine->vectors * machine->lanes / p.lanes;
 	int64_t high = (machine->rows * machine->vectors + machine->vectors) / s->vectors - 1;
-	s->height = even_height(p.queries, MAX(1, high)); // wider elements take more registers
+	high = MAX(1, high); // wider elements take more registers
+	s->height = p.halves ? paired_height(p.queries, high) : even_height(p.queries, high);
 	s->unroll = machine->unroll;
 	p = attend_sizes(t->graph, t->kern, machine);
 	int64_t back_keys = p.matrix ? MATRIX_BLOCK : BACK_KEYS;
 	int64_t blocks = ceil_div(p.keys, p.back ? back_keys : KEYS);
 	s->depth = ceil_div(ceil_div(p.keys, blocks), p.panel) * p.panel;
-	s->key_height = even_height(MIN(s->depth, p.keys), MAX(1, high));
+	s->key_height = even_height(MIN(s->depth, p.keys), high);
 	if (p.matrix) {
 		s->height = s->key_height = 2 * p.matrix;
 		s->unroll = p.matrix;
@@ -66,7 +77,7 @@ void tile_attention(Scheduler *t)
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
 	s->batches = MAX(1, p.batch / groups);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
-	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * (p.matrix ? 2 : p.bytes);
+	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * (p.halves ? 2 : p.bytes);
 	s->ahead_rows =
 	    p.batch > 1 && !t->tuning->still && read <= machine->l2 / 4 && (p.back || p.parts == 1);
 	s->local = p.local_bytes;

@@ -254,7 +254,7 @@ static bool is_image(const Graph *g, const Val *v, const Want *w, const Machine 
 	return from->op == O_reshape && val(g, from->in[0])->op == O_pad;
 }
 
-// True if v is attention in bf16, which a CPU's kernel of matrix registers stores so.
+// True if v is attention in bf16, which a CPU's kernel of products of bf16 stores so.
 static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
                                  const Machine *machine)
 {

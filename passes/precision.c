@@ -116,7 +116,7 @@ static Elem low_type(const Precision *p, Ref r)
 	return p->unscaled[r] ? E_bf16 : p->from->products;
 }
 
-// Returns how many operands of attention are those of its products, with matrix instructions.
+// Returns how many operands of attention are those of its products, if these read bf16.
 static int attention_factors(const Graph *g, const Val *v, const Machine *machine)
 {
 	if (!is_attention(v->op) || !attend_matrix(g, v, machine))

@@ -606,7 +606,8 @@ void tile_product(Scheduler *t)
 		s->group = s->strips;
 	}
 	s->b = lies ? W_place : copied ? W_copy : W_transpose;
-	s->b_ahead = tuning->still || d.p.matrix ? 0 : lies ? AHEAD : t->machine->ahead;
+	s->next = !tuning->still && !d.p.matrix && (lies || t->machine->apart);
+	s->b_ahead = !s->next ? 0 : lies ? AHEAD : t->machine->ahead;
 	update(&d);
 
 	s->gang = choose_gang(&d);

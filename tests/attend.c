@@ -1,7 +1,7 @@
 // attend.c: checks the kernels of attention, forward and backward, against its definition.
 // They equal the evaluator on the widest vectors of this machine and on narrower ones, with workers
-// in any order, and store nothing of the size of the scores, on GPUs neither. With products of
-// bf16, matrix registers round operands, probabilities and their gradients to 8 digits.
+// in any order, and store nothing of the size of the scores, on GPUs neither. Products of bf16
+// round operands, probabilities and their gradients to 8 digits.
 #include "emitted.h"
 #include <math.h>
 #include <string.h>
@@ -192,6 +192,13 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 int main(int argc, char **argv)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
+	static const struct {
+		const char *target, *mask, *needs;
+	} narrow[] = {
+	    {"amx:host", NULL, "-avx512f"},
+	    {"cpu", NULL, "-avx512f"},
+	    {"cpu", "-amx-tile,-amx-int8,-amx-bf16", "-amx-bf16"},
+	};
 	int failed = 0, tried = 0;
 	Arena *arena = arena_new();
 	for (int m = 0; m < COUNT(masks); m++)
@@ -201,11 +208,11 @@ int main(int argc, char **argv)
 			failed += check(&cases[i], "cpu", masks[m], false);
 			tried++;
 		}
-	for (int m = 0; m < 2; m++)
-		for (int i = 0; i < COUNT(cases) && mask_applies(arena, "-avx512f"); i++) {
+	for (int m = 0; m < COUNT(narrow); m++)
+		for (int i = 0; i < COUNT(cases) && mask_applies(arena, narrow[m].needs); i++) {
 			if ((argc > 1 && strcmp(argv[1], cases[i].name)) || !cases[i].whole)
 				continue;
-			failed += check(&cases[i], m ? "cpu" : "amx:host", NULL, true);
+			failed += check(&cases[i], narrow[m].target, narrow[m].mask, true);
 			tried++;
 			if (m || !cases[i].sliced)
 				continue;

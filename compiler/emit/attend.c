@@ -4,36 +4,39 @@
 // computes a strip of rows of scores at a time. Forward, the sums over earlier blocks are rescaled
 // when a larger score comes (online softmax). Backward, probabilities are computed again from the
 // statistics of their row. Lanes run along keys. Future keys of a causal mask are skipped: panels
-// of them, and in a product along keys, each. Matrix registers read bf16, and add up in f32.
+// of them, and in a product along keys, each. Where an instruction adds up pairs of bf16, or matrix
+// registers do, products read bf16, and add up in f32.
 // Invariant: sums have one order, by blocks and strips.
 #include "attend_tile.h"
 
 // ---- operands of products -------------------------------------------------------------
 
-// Matrix registers take rows of bf16 for a, pairs of them for b, and as many steps of pairs.
+// Products of bf16 take rows for a, pairs of them for b, and as many steps of pairs: matrix
+// registers complete panels of them.
 
 // Returns the elements of a from row to row of so many columns; line: of f32.
 static int64_t a_line(const Attend *a, int64_t line, int64_t columns)
 {
-	return a->p.matrix ? attend_half_line(&a->p, columns) : line;
+	return a->p.halves ? attend_half_line(&a->p, columns) : line;
 }
 
 static Value a_row(const Attend *a, int part, Value row, int64_t line, int64_t columns)
 {
 	Value at = times(a->g, row, a_line(a, line, columns));
-	return a->p.matrix ? half_element(a, a->local[part], at)
+	return a->p.halves ? half_element(a, a->local[part], at)
 	                   : local_element(a, a->local[part], at);
 }
 
 static int64_t full_steps(const Attend *a, int64_t n) // of a product along n elements
 {
-	return a->p.matrix ? ceil_div(n, a->p.panel) * a->p.panel / 2 : n;
+	return a->p.halves ? ceil_div(n, a->p.panel) * a->p.panel / 2 : n;
 }
 
 static Value steps_of(const Attend *a, Value n)
 {
 	Gen *g = a->g;
-	return a->p.matrix ? LLVMBuildUDiv(g->b, round_up(g, n, a->p.panel), number(g, 2), "") : n;
+	int64_t each = a->p.matrix ? a->p.panel : 2;
+	return a->p.halves ? LLVMBuildUDiv(g->b, round_up(g, n, each), number(g, 2), "") : n;
 }
 
 // Returns the elements of b from panel to panel, along n elements.
@@ -45,7 +48,7 @@ static int64_t panel_line(const Attend *a, int64_t n)
 static void pack_b_columns(const Attend *a, int o, int part, double factor)
 {
 	int64_t line = panel_line(a, last_dim(&val(a->g->graph, a->v->in[o])->shape));
-	if (a->p.matrix)
+	if (a->p.halves)
 		pack_half_columns(a, o, part, line);
 	else
 		pack_columns(a, o, a->local[part], line, factor);
@@ -54,18 +57,18 @@ static void pack_b_columns(const Attend *a, int o, int part, double factor)
 static void pack_b_rows(const Attend *a, int o, int part)
 {
 	int64_t line = panel_line(a, a->s->depth);
-	if (a->p.matrix)
+	if (a->p.halves)
 		pack_halves(a, &(HalfRows){o, a->first_key, a->keys, AT_PARTS, part, line});
 	else
 		copy_operand(a, o, a->first_key, a->keys, a->local[part], line, a->p.panel);
 }
 
-// Packs `count` rows for a; pairs: and, for matrix registers, for b; AT_PARTS: not.
+// Packs `count` rows for a; pairs: and, of bf16, for b; AT_PARTS: not.
 static void pack_a_rows(const Attend *a, int o, Value first, Value count, int part, int64_t line,
                         int pairs)
 {
 	int64_t rows = panel_line(a, a->s->strips * a->s->height);
-	if (a->p.matrix)
+	if (a->p.halves)
 		pack_halves(a, &(HalfRows){o, first, count, part, pairs, rows});
 	else
 		copy_operand(a, o, first, count, a->local[part], line, 0);
@@ -141,7 +144,7 @@ static void forward_strip(const Attend *a, const Ahead ahead[2], const Product *
 	const AttendSizes *p = &a->p;
 	const Value *local = a->local;
 	Value no = LLVMConstInt(g->i1, 0, 0);
-	Value weights = local[p->matrix ? AT_WEIGHT_ROWS : AT_SCORES];
+	Value weights = local[p->halves ? AT_WEIGHT_ROWS : AT_SCORES];
 	pack_a_rows(a, 0, a->first, a->rows, AT_QUERIES, p->width_line, AT_PARTS);
 	multiply_panels(a, score,
 	                &(Operands){number(g, full_steps(a, p->width)), local[AT_QUERIES],
@@ -166,7 +169,7 @@ static void go_to_keys(Attend *a, Value block)
 static Value first_query(const Attend *a, Value strip)
 {
 	Gen *g = a->g;
-	if (a->p.matrix)
+	if (a->p.halves)
 		return least(g, times(g, strip, a->s->height), number(g, a->p.queries));
 	Value less = minus(g, strip, number(g, a->p.strips - a->p.lower));
 	return minus(g, times(g, strip, a->s->height), clamp_to(g, less, number(g, a->p.lower)));
@@ -258,12 +261,12 @@ typedef struct Products {
 static Value slope_end(const Attend *a)
 {
 	Gen *g = a->g;
-	if (a->p.matrix)
-		return round_up(g, a->visible, a->p.panel);
-	if (!a->causal)
-		return round_up(g, a->visible, g->width);
-	Value end = round_up(g, sum_of(g, a->visible, number(g, a->s->key_height)), g->width);
-	return least(g, end, number(g, a->p.score_line / g->width * g->width));
+	int64_t unit = a->p.halves ? a->p.panel : g->width;
+	int64_t most = a->p.halves ? a->s->depth : a->p.score_line / unit * unit;
+	if (!a->causal || a->p.matrix) // whose tiles of keys are as wide as panels
+		return round_up(g, a->visible, unit);
+	Value end = round_up(g, sum_of(g, a->visible, number(g, a->s->key_height)), unit);
+	return least(g, end, number(g, most));
 }
 
 typedef struct Sums { // that are complete, of an output
@@ -317,7 +320,7 @@ static void backward_strip(const Attend *a, const Products *t, Value line, Value
 	const AttendSizes *p = &a->p;
 	const Value *local = a->local;
 	Value no = LLVMConstInt(g->i1, 0, 0);
-	Value own = p->matrix ? number(g, 0) : line, end = slope_end(a);
+	Value own = p->halves ? number(g, 0) : line, end = slope_end(a);
 	Value place = times(g, own, p->score_line);
 	Value scores = local_element(a, local[AT_SCORES], place);
 	Value slopes = local_element(a, local[AT_SLOPES], place);
@@ -330,7 +333,7 @@ static void backward_strip(const Attend *a, const Products *t, Value line, Value
 	multiply_panels(a, &t->weight, &(Operands){depth, gradients, local[AT_VALUES], slopes, no},
 	                a->visible);
 	slope_strip(a, t->ahead, own, end);
-	if (p->matrix) {
+	if (p->halves) {
 		turn_strip(a, AT_WEIGHT_ROWS, AT_KEY_WEIGHTS, line, end);
 		turn_strip(a, AT_SLOPE_ROWS, AT_KEY_SLOPES, line, end);
 		slopes = local[AT_SLOPE_ROWS];
@@ -367,7 +370,7 @@ static Operands key_operands(const Attend *a, const KeySums *k, Value keys, Valu
 	const Value *local = a->local;
 	Value to = local_element(a, local[k->c], times(g, keys, k->line));
 	Value steps = steps_of(a, minus(g, k->queries, from));
-	if (a->p.matrix) {
+	if (a->p.halves) {
 		int64_t line = attend_half_line(&a->p, a->s->strips * a->s->height);
 		Value at = sum_of(g, times(g, keys, line), from);
 		Value pairs = times(g, from, a->p.panel / 2);
@@ -379,8 +382,8 @@ static Operands key_operands(const Attend *a, const KeySums *k, Value keys, Valu
 	                  local_element(a, local[k->b], times(g, from, k->line)), to, k->again};
 }
 
-// Returns the first query of the block that sees one of the keys from `keys` on; for matrix
-// registers, the first of its strip.
+// Returns the first query of the block that sees one of the keys from `keys` on; of bf16, the first
+// of its strip.
 static Value first_seeing(const Attend *a, const KeySums *k, Value keys)
 {
 	Gen *g = a->g;
@@ -388,11 +391,13 @@ static Value first_seeing(const Attend *a, const KeySums *k, Value keys)
 		return number(g, 0);
 	Value key = sum_of(g, a->first_key, keys);
 	Value from = minus(g, minus(g, key, shift_of(a)), a->first);
-	if (!a->p.matrix)
+	if (!a->p.halves)
 		return clamp_to(g, from, k->queries);
 	Value some = LLVMBuildICmp(g->b, LLVMIntSLT, from, k->queries, "");
-	from = clamp_to(g, LLVMBuildAnd(g->b, from, number(g, -a->s->height), ""), k->queries);
-	return LLVMBuildSelect(g->b, some, from, round_up(g, k->queries, a->s->height), "");
+	from = clamp_to(g, from, k->queries);
+	from = minus(g, from, LLVMBuildURem(g->b, from, number(g, a->s->height), ""));
+	Value none = a->p.matrix ? round_up(g, k->queries, a->s->height) : k->queries;
+	return LLVMBuildSelect(g->b, some, from, none, "");
 }
 
 // Computes a panel of columns for all keys of the block, so that it stays in the first cache.
@@ -436,12 +441,12 @@ static void add_keys(const Attend *a, const Products *t, Value queries, Value ag
 	dv.a = AT_SCORES, dv.b = AT_GRADIENTS, dv.c = AT_DV, dv.line = p->depth_line;
 	dk.a = AT_SLOPES, dk.b = AT_QUERIES, dk.c = AT_DK, dk.line = p->width_line;
 	dv.factor = 1, dk.factor = a->v->attr->x;
-	if (p->matrix) {
+	if (p->halves) {
 		dv.a = AT_KEY_WEIGHTS, dv.b = AT_GRADIENT_PAIRS;
 		dk.a = AT_KEY_SLOPES, dk.b = AT_QUERY_PAIRS;
 	}
 	void (*add)(const Attend *, const Product *, const KeySums *, int64_t columns) =
-	    p->matrix ? add_keys_in_turn : add_panels;
+	    p->halves ? add_keys_in_turn : add_panels;
 	add(a, &t->dv, &dv, p->depth);
 	add(a, &t->dk, &dk, p->width);
 }
@@ -452,7 +457,7 @@ static Product key_product(const Attend *a, int64_t columns, int64_t line, int r
 	int64_t panel = a->p.panel, queries = a->s->strips * a->s->height;
 	bool narrow = has_narrow_rest(a, columns);
 	Layout z = {a->s->key_height, 1, a->p.score_line, line, line, rows, pairs};
-	if (!a->p.matrix)
+	if (!a->p.halves)
 		return product_new(a, z, panel, false, narrow, NULL);
 	z = (Layout){
 	    a->s->key_height, attend_half_line(&a->p, queries), 1, panel, line, rows, pairs};

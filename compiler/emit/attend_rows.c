@@ -1,7 +1,7 @@
 // attend_rows.c: emits the softmax of attention, forward and backward: rows of a strip of scores.
 // Lanes run along keys. Forward, the sums over earlier blocks of keys are rescaled when a larger
 // score comes (online softmax). Backward, probabilities are computed again from the statistics of
-// their row. Products of matrix registers leave scores in f32 without their factor, and read
+// their row. Products of bf16 leave scores in f32 without their factor, and read
 // probabilities, and slopes, as rows of bf16.
 #include "attend_tile.h"
 #include <math.h>
@@ -109,7 +109,7 @@ static Value each_key(const Attend *a, const Row *r, Value end, const Keys *k)
 	for (int l = width; parts && l < wide; l += width)
 		x = fold_step(g, k->fold, part_of(g, parts, l), x);
 	x = fold_keys(a, r, k, most, full, false, x);
-	if (!a->causal && a->p.keys % (a->p.matrix ? a->p.panel : width) == 0)
+	if (!a->causal && a->p.keys % (a->p.halves ? a->p.panel : width) == 0)
 		return x;
 	return fold_keys(a, r, k, full, end, true, x);
 }
@@ -118,12 +118,12 @@ static Value each_key(const Attend *a, const Row *r, Value end, const Keys *k)
 // does not change.
 static bool scales_late(const Attend *a)
 {
-	return a->p.matrix && a->v->attr->x > 0 && !a->bias && !a->shown;
+	return a->p.halves && a->v->attr->x > 0 && !a->bias && !a->shown;
 }
 
 static Value scaled(const Attend *a, Value x)
 {
-	bool done = !a->p.matrix || a->v->attr->x == 1;
+	bool done = !a->p.halves || a->v->attr->x == 1;
 	return done ? x : LLVMBuildFMul(a->g->b, x, real_like(x, a->v->attr->x), "");
 }
 
@@ -166,7 +166,7 @@ static Value masked_score(const Attend *a, const Row *r, Value at, Value mask, v
 	(void)context;
 	Gen *g = a->g;
 	Value shown, x = scores_at(a, r, at, mask, &shown);
-	if (mask || a->bias || a->shown || (a->p.matrix && !scales_late(a)))
+	if (mask || a->bias || a->shown || (a->p.halves && !scales_late(a)))
 		local_store(a, x, a->local[AT_SCORES], sum_of(g, r->line, at));
 	return x;
 }
@@ -175,7 +175,7 @@ static Value masked_score(const Attend *a, const Row *r, Value at, Value mask, v
 static void store_weights(const Attend *a, const Row *r, Value at, int part, int rows, Value x)
 {
 	Gen *g = a->g;
-	if (a->p.matrix)
+	if (a->p.halves)
 		store_halves(a, x, rows == AT_WEIGHT_ROWS, rows, sum_of(g, r->half, at));
 	else
 		local_store(a, x, a->local[part], sum_of(g, r->line, at));
@@ -259,7 +259,7 @@ void soften_strip(const Attend *a, const Ahead ahead[2], Value stat, Value sums,
 {
 	Gen *g = a->g;
 	int64_t height = a->s->height, width = g->width;
-	Value end = round_up(g, a->visible, a->p.matrix ? a->p.panel : width);
+	Value end = round_up(g, a->visible, a->p.halves ? a->p.panel : width);
 	Loop rows = loop_begin(g, number(g, 0), a->rows, 1);
 	Row r = row_at(a, rows.i, number(g, 0));
 	Value most = each_key(a, &r, end, &(Keys){masked_score, NULL, O_amax});

@@ -134,7 +134,7 @@ static int64_t panels_of_head(const Attend *a, int64_t columns)
 Ahead ahead_new(const Attend *a, int64_t columns, int64_t steps)
 {
 	return (Ahead){.calls = panels_of_head(a, columns),
-	               .iterations = MAX(1, steps / a->s->unroll),
+	               .iterations = MAX(1, steps / (a->p.halves ? 2 : 1) / a->s->unroll),
 	               .call = variable(a->g, number(a->g, 0))};
 }
 
@@ -239,8 +239,8 @@ static Tile tile_of(const Attend *a)
 	              .vectors = (int)a->s->vectors,
 	              .unroll = (int)a->s->unroll,
 	              .rest = !a->p.matrix,
-	              .pairs = a->p.matrix,
-	              .dense = a->p.matrix,
+	              .pairs = a->p.halves,
+	              .dense = a->p.halves,
 	              .matrix = a->p.matrix,
 	              .slices = a->p.slices,
 	              .loops = 1};
@@ -270,13 +270,13 @@ Product product_new(const Attend *a, Layout z, int64_t line, bool lower, bool na
 		tile.rows = (int)z.rows - less;
 		tile.vectors = 1;
 		tile.a_row = z.a_row;
-		tile.loop[0].a_step = tile.matrix ? 2 : z.a_step;
+		tile.loop[0].a_step = tile.dense ? 2 : z.a_step;
 		tile.b_step = tile.matrix ? tile.lanes : z.b_step;
 		tile.b_vector = tile.matrix * tile.lanes;
 		tile.c_row = z.c_row;
 		tile.a_slice = tile.matrix ? half_slice(a, z.a) : 0;
 		tile.b_slice = tile.matrix ? half_slice(a, z.b) / 2 : 0;
-		if (z.a_step > 1 && !tile.matrix) // each step in other lines of cache
+		if (z.a_step > 1 && !tile.dense) // each step in other lines of cache
 			tile.a_ahead = a->g->target->machine->ahead;
 		if (narrow && vectors > 1)
 			p.narrow[less] = tile_function(a->g, &tile);

@@ -21,14 +21,14 @@ void copy_operand(const Attend *, int o, Value first, Value count, Value memory,
 // Packs the block's rows of an operand as columns, times `factor`: panels of keys, `line` apart.
 void pack_columns(const Attend *, int o, Value memory, int64_t line, double factor);
 
-// ---- bf16, for matrix registers: attend_matrix.c
+// ---- bf16, for products of pairs and matrix registers: attend_halves.c
 
 Ref read_operand(const Attend *, int o); // or what it widens from bf16
 Value half_element(const Attend *, Value memory, Value i);
 int64_t half_slice(const Attend *, int part); // elements from slice to slice of local memory
 // Stores elements of f32 as bf16, or as all slices (small: as in slice()), from element i on.
 void store_halves(const Attend *, Value, bool small, int part, Value i);
-typedef struct HalfRows { // `count` rows of an operand, up to a multiple of a panel's columns
+typedef struct HalfRows { // `count` rows of an operand, up to as many as pairs or a panel have
 	int operand;
 	Value first, count;
 	int rows, pairs; // local memory where they are packed as rows and as pairs; AT_PARTS: not

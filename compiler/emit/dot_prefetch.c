@@ -40,7 +40,7 @@ static void add_stream(Dot *d, Value memory, Elem e, Prefetch how)
 static bool has_next_panel(const Dot *d)
 {
 	const Sched *s = d->s;
-	return s->b == W_place && s->order == N_panels && s->b_ahead && !d->p.matrix &&
+	return s->b == W_place && s->order == N_panels && s->next && !d->p.matrix &&
 	       d->far[1] == d->p.width * d->p.bytes;
 }
 
@@ -132,7 +132,7 @@ void choose_next(Dot *d)
 {
 	const Sched *s = d->s;
 	int64_t width = d->p.width * d->p.bytes;
-	if (!s->b_ahead || d->p.matrix || s->a == W_winograd)
+	if (!s->next || s->a == W_winograd)
 		return;
 	if (s->a == W_copy && s->a_shared && s->a_ahead) {
 		add_next_share(d, 0);

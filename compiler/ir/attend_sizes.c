@@ -8,7 +8,7 @@ Elem attend_matrix(const Graph *g, const Val *v, const Machine *machine)
 		return 0;
 	if (has_block_matrix(machine))
 		return exact ? E_f32 : g->products;
-	return machine->pairs > 1 && g->products == E_bf16 ? E_bf16 : 0;
+	return machine->pairs && g->products == E_bf16 ? E_bf16 : 0;
 }
 
 // True if matrix registers multiply slices of f32: if slicing probabilities, and packing operands
@@ -33,7 +33,8 @@ static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machin
 	p.bytes = elems[v->type].bytes;
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
 	p.slices = is_sliced(g, &p, machine) ? SLICES : 1;
-	p.matrix = attend_matrix(g, v, machine) || p.slices > 1 ? machine->pairs : 0;
+	p.halves = attend_matrix(g, v, machine) || p.slices > 1;
+	p.matrix = p.halves && has_thread_matrix(machine) ? machine->pairs : 0;
 	return p;
 }
 
@@ -232,25 +233,27 @@ static void size_vectors(AttendSizes *p, const Sched *s)
 	}
 }
 
-// Elements are those of scores: pairs of bf16. The operands of products have all slices.
-static void size_matrices(AttendSizes *p, const Sched *s)
+// Elements are those of scores, as are pairs of bf16. The operands of products have all slices.
+static void size_halves(AttendSizes *p, const Sched *s)
 {
 	int64_t *local = p->local, rows = s->strips * s->height;
 	int64_t width = ceil_div(p->width, p->panel) * p->panel;
 	int64_t depth = ceil_div(p->depth, p->panel) * p->panel;
 	int64_t strip = s->height * attend_half_line(p, s->depth) / 2;
+	int64_t keys = ceil_div(s->depth, s->key_height) * s->key_height;
 	local[AT_KEYS] = s->depth * (width / 2 + 1);
 	local[AT_QUERIES] = (p->back ? rows : s->height) * attend_half_line(p, width) / 2;
 	local[AT_VALUES] = p->back ? s->depth * (depth / 2 + 1) : depth * (s->depth / 2 + 1);
 	local[AT_WEIGHT_ROWS] = strip;
 	if (p->back) {
 		local[AT_SLOPE_ROWS] = strip;
-		local[AT_KEY_WEIGHTS] = s->depth * attend_half_line(p, rows) / 2;
+		local[AT_KEY_WEIGHTS] = keys * attend_half_line(p, rows) / 2;
 		local[AT_KEY_SLOPES] = local[AT_KEY_WEIGHTS];
 		local[AT_KEY_ROWS] = width * (s->depth / 2 + 1);
 		local[AT_GRADIENTS] = rows * attend_half_line(p, depth) / 2;
-		local[AT_QUERY_PAIRS] = width * (rows / 2 + 1);
-		local[AT_GRADIENT_PAIRS] = depth * (rows / 2 + 1);
+		int64_t line = ceil_div(rows, p->panel) * p->panel / 2 + 1;
+		local[AT_QUERY_PAIRS] = width * line;
+		local[AT_GRADIENT_PAIRS] = depth * line;
 	}
 	for (int k = 0; k < AT_PARTS; k++)
 		local[k] *= p->slices;
@@ -267,15 +270,15 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 		return p;
 	p.blocks = ceil_div(p.keys, s->depth);
 	p.strips = ceil_div(p.queries, s->height);
-	p.lower = p.matrix ? 0 : p.strips * s->height - p.queries;
+	p.lower = p.halves ? 0 : p.strips * s->height - p.queries;
 	p.parts = ceil_div(p.strips, s->strips);
 	// A row of scores ends in space for the tile that takes its columns for rows.
 	p.score_line = ceil_div(s->depth, p.panel) * p.panel + 2 * machine->lanes;
 	p.width_line = ceil_div(p.width, p.panel) * p.panel + machine->lanes;
 	p.depth_line = ceil_div(p.depth, p.panel) * p.panel + machine->lanes;
 	p.stat_line = ceil_div(s->height, machine->lanes) * machine->lanes;
-	if (p.matrix)
-		size_matrices(&p, s);
+	if (p.halves)
+		size_halves(&p, s);
 	else
 		size_vectors(&p, s);
 	size_sums(&p, s, machine);

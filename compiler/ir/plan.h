@@ -36,7 +36,7 @@ typedef struct Machine {
 	int lanes, registers, threads;
 	int64_t l1, l2; // bytes
 	int workers;
-	int rows, vectors, narrow, unroll, depth, ahead, pairs;
+	int rows, vectors, narrow, unroll, depth, ahead, apart, pairs;
 	int fused, round, root;
 	bool exact;
 	int warp;
@@ -445,7 +445,7 @@ enum {
 	AT_DQ,        // gradients: of all queries of the head, of a block of keys
 	AT_DK,
 	AT_DV,
-	// Of matrix registers, in bf16; AT_SCORES and AT_SLOPES have a strip then.
+	// Of products of bf16; AT_SCORES and AT_SLOPES have a strip then.
 	AT_WEIGHT_ROWS, // probabilities of a strip
 	AT_SLOPE_ROWS,  // gradients of its scores
 	AT_KEY_WEIGHTS, // both by key, of a block of queries
@@ -460,11 +460,12 @@ typedef struct AttendSizes {
 	int64_t batch, queries, keys, width, depth; // heads; columns of queries, of values
 	int64_t bytes;                              // of an element
 	int lanes;                                  // elements of a vector
-	int matrix;                                 // as in Tile: operands are bf16
-	int slices;                                 // of f32, as in DotSizes; else 1
-	int64_t panel;                              // columns of a panel
-	int64_t blocks, strips, parts;              // of keys; of queries: strips, blocks of these
-	int64_t lower;                              // strips, the last, of one row less
+	bool halves;                   // operands of products are bf16, or slices of f32
+	int matrix;                    // as in Tile
+	int slices;                    // of f32, as in DotSizes; else 1
+	int64_t panel;                 // columns of a panel
+	int64_t blocks, strips, parts; // of keys; of queries: strips, blocks of these
+	int64_t lower;                 // strips, the last, of one row less
 	int64_t score_line, width_line, depth_line; // elements from row to row
 	int64_t stat_line;                          // elements by query, from strip to strip
 	int64_t local[AT_PARTS], local_bytes;       // elements; bytes of all
@@ -472,9 +473,10 @@ typedef struct AttendSizes {
 // True if one kernel computes both: they have the same operands.
 bool same_attention(const Val *, const Val *);
 AttendSizes attend_sizes(const Graph *, const Kern *, const Machine *);
-// Of matrix registers: elements of bf16 from row to row of so many.
+// Elements of bf16 from row to row of so many.
 int64_t attend_half_line(const AttendSizes *, int64_t columns);
-// Returns the type that matrix instructions of attention read, f32 as in BlockSizes; 0: none.
+// Returns the type that attention's products read by instructions of matrices or pairs, f32 as in
+// BlockSizes; 0: none.
 Elem attend_matrix(const Graph *, const Val *, const Machine *);
 // Sizes of attention, or of its gradients (`back`), by blocks of threads. A block has `height`
 // rows, queries or keys, and goes through blocks of `columns` of the others.

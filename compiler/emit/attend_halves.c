@@ -1,8 +1,9 @@
-// attend_matrix.c: emits the operands of attention for matrix registers, which are bf16, or slices
-// of f32, one after the other in local memory. Output: rows, with zeros after the last column;
-// pairs, that is rows 2i and 2i + 1 by turns, and columns, that is pairs of elements of a row in
-// each line, both in panels of what each register loads; and the probabilities and slopes of a
-// strip of queries by key. Invariant: rows that a sum goes through are 0 beyond the last.
+// attend_halves.c: emits the operands of attention for products of bf16, or of slices of f32, one
+// after the other in local memory. Output: rows, with zeros after the last column; pairs, that is
+// rows 2i and 2i + 1 by turns, and columns, that is pairs of elements of a row in each line, both
+// in panels of what each matrix register loads, or of the tile of vectors; and the probabilities
+// and slopes of a strip of queries by key. Invariant: rows that a sum goes through are 0 beyond the
+// last.
 #include "attend_tile.h"
 
 static LLVMTypeRef half_vector(const Attend *a)
@@ -67,7 +68,7 @@ Ref read_operand(const Attend *a, int o)
 	const Gen *g = a->g;
 	Ref r = a->v->in[o];
 	const Val *v = val(g->graph, r);
-	bool wide = a->p.matrix && v->op == O_cast && val(g->graph, v->in[0])->type == E_bf16;
+	bool wide = a->p.halves && v->op == O_cast && val(g->graph, v->in[0])->type == E_bf16;
 	return wide && g->computed.holds(g->computed.context, r) ? v->in[0] : r;
 }
 
@@ -118,8 +119,8 @@ static void pack_two(const Attend *a, const HalfRows *p, Value i, Value end)
 			some[k] = LLVMBuildICmp(g->b, LLVMIntSLT, own[k], end, "");
 	}
 	// Pairs of 16 columns that a register loads, and where it has those of the two rows.
-	int64_t square = 2 * a->p.matrix * a->p.lanes;
-	Value own_row = LLVMBuildURem(g->b, i, number(g, 2 * a->p.matrix), "");
+	int64_t high = 2 * MAX(1, a->p.matrix), square = high * a->p.lanes;
+	Value own_row = LLVMBuildURem(g->b, i, number(g, high), "");
 	Value place = times(g, minus(g, i, own_row), 2 * a->p.lanes);
 	place = sum_of(g, place, times(g, own_row, a->p.lanes));
 	g->width = (int)a->p.panel;
@@ -151,7 +152,8 @@ void pack_halves(const Attend *a, const HalfRows *p)
 	Loop loop = loop_begin(g, number(g, 0), full, 2);
 	pack_two(a, p, loop.i, NULL);
 	loop_end(g, &loop);
-	loop = loop_begin(g, full, round_up(g, p->count, a->p.panel), 2);
+	bool rows = p->rows < AT_PARTS && !a->p.matrix; // which the strip has no more of
+	loop = loop_begin(g, full, round_up(g, p->count, rows ? 2 : a->p.panel), 2);
 	pack_two(a, p, loop.i, p->count);
 	loop_end(g, &loop);
 }
@@ -164,7 +166,8 @@ void pack_half_columns(const Attend *a, int o, int part, int64_t line)
 	Loop loop = loop_begin(g, number(g, 0), a->keys, width);
 	Value to = times(g, LLVMBuildUDiv(g->b, loop.i, number(g, panel), ""), line);
 	Value vector = LLVMBuildURem(g->b, loop.i, number(g, panel), "");
-	to = sum_of(g, to, times(g, vector, a->p.matrix));
+	to = sum_of(g, to, times(g, vector, MAX(1, a->p.matrix)));
+	int64_t step = a->p.matrix ? width : panel;
 	Index key[64];
 	for (int k = 0; k < width; k++) {
 		Value own = sum_of(g, loop.i, number(g, k));
@@ -185,7 +188,7 @@ void pack_half_columns(const Attend *a, int o, int part, int64_t line)
 			transpose_vectors(g, v[n]);
 			for (int k = 0; k < width; k++)
 				local_store(a, v[n][k], memory,
-				            sum_of(g, to, number(g, c / 2 * panel + k * width)));
+				            sum_of(g, to, number(g, c / 2 * panel + k * step)));
 		}
 	}
 	loop_end(g, &loop);
@@ -216,6 +219,9 @@ static void turn_keys(const Attend *a, Value from, Value to, Value key, int othe
 	Value v[64];
 	g->width = 2 * width;
 	for (int r = 0; r < width; r++) {
+		v[r] = LLVMConstNull(half_vector(a));
+		if (2 * r >= a->s->height)
+			continue;
 		Value x = half_load(a, from, sum_of(g, key, number(g, 2 * r * line)));
 		Value y = half_load(a, from, sum_of(g, key, number(g, (2 * r + 1) * line)));
 		v[r] = within_quarters(a, x, y, other);
