@@ -391,13 +391,13 @@ static Graph *loss_gradients(Session *session, const Graph *loss, const Machine 
 	return unused_params_pass(arena, loss, all, unused);
 }
 
-// Warns of gradients that are zero because they end on the way.
-static void tell_ends(const Session *session, const Graph *loss, const Graph *gradients)
+// Warns of gradients that are zero because they end on the way, at no detach.
+static void tell_lost(const Session *session, const Graph *loss, const Graph *gradients)
 {
 	UnusedParams zero = {0};
 	unused_params_pass(session->arena, loss, gradients, &zero);
 	for (int i = 0; i < zero.count; i++)
-		if (zero.at[i].ends)
+		if (zero.at[i].lost)
 			tell(session, "amosc: warning: %s: the gradient of '%s' is 0: %s\n",
 			     session->path, loss->slots.at[zero.at[i].slot].name, zero.at[i].why);
 }
@@ -410,7 +410,7 @@ static void pass_grad(Program *p)
 	if (grad) {
 		const Graph *loss = grad->unit.graph;
 		set_graph(grad, grad_pass(arena, loss, wanted(session, loss), grad->unit.machine));
-		tell_ends(session, loss, grad->unit.graph);
+		tell_lost(session, loss, grad->unit.graph);
 		if (grad->unit.graph->products == E_f16)
 			set_graph(grad, loss_scale_pass(arena, grad->unit.graph));
 	}

@@ -46,10 +46,11 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
 		    .why = "its contributions to the loss cancel, or are multiplied by 0"};
 		Ref r = slot_ref(loss, unused.slot);
 		const Node *node = &loss->nodes->list.at[val(loss, ends[r])->from];
-		unused.ends = r && live[r] && ends[r];
+		bool ended = r && live[r] && ends[r];
+		unused.lost = ended && val(loss, ends[r])->op != O_detach;
 		if (!r || !live[r])
 			unused.why = "the loss does not depend on it";
-		else if (unused.ends)
+		else if (ended)
 			unused.why =
 			    format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
 		PUSH(arena, *list, unused);

@@ -376,23 +376,35 @@ void list_untrained(Reader *r)
 	sort_untrained(m);
 }
 
+// True if the node has a kernel or a factor that a BatchNormalization was folded into: the newer
+// exporter of PyTorch says so, its older one and those of TensorFlow rename them.
+static bool has_folded_norm(const Reader *r, const NodeProto *n)
+{
+	static const char *const names[] = {"*/merged_input:0", "*_weights_fused_bn",
+	                                    "*/batchnorm/mul:0"};
+	bool found = is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
+	                             starts_with(n->input[1], "onnx::Conv_") &&
+	                             starts_with(n->input[2], "onnx::Conv_"));
+	for (size_t k = 0; k < n->n_input && starts_with(r->proto->producer_name, "tf2onnx"); k++)
+		for (int i = 0; i < COUNT(names); i++)
+			found |= matches(names[i], n->input[k]) &&
+			         find_name(r->file, n->input[k])->tensor;
+	return found;
+}
+
 void note_roles(Reader *r)
 {
-	// BatchNorm folded into convolutions: the newer exporter says so, the older one renames
-	// their weights.
 	int fused = 0, renamed = 0;
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *n = r->proto->graph->node[i];
-		fused += is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
-		                         starts_with(n->input[1], "onnx::Conv_") &&
-		                         starts_with(n->input[2], "onnx::Conv_"));
-	}
+	for (size_t i = 0; i < r->proto->graph->n_node; i++)
+		fused += has_folded_norm(r, r->proto->graph->node[i]);
 	if (fused)
-		note(r,
-		     "BatchNormalization was folded into %d %s by the exporter: the network "
-		     "trains without it; export in training mode with optimize=False (older: "
-		     "do_constant_folding=False)",
-		     fused, PLURAL(fused, "operator", "operators"));
+		doubt(r, format(r->arena,
+		                "BatchNormalization was folded into %d %s by the exporter: the "
+		                "network trains without it; export in training mode%s",
+		                fused, PLURAL(fused, "operator", "operators"),
+		                starts_with(r->proto->producer_name, "pytorch")
+		                    ? " with optimize=False (older: do_constant_folding=False)"
+		                    : ""));
 	if (r->file->training)
 		note(r, "%s", r->file->training);
 	Table *held = table_new(r->arena); // by initializer: the parameters in it

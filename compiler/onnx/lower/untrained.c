@@ -379,6 +379,8 @@ const char *reason_to_ask(const Use *u)
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
+	if (starts_with(u->r->proto->producer_name, "tf2onnx") && ends_with(w->name, "/Neg:0"))
+		return computed;
 	if (is_frozen_norm(u))
 		return "part of a frozen BatchNorm: a weight to train, or a constant to --freeze?";
 	if (u->role == R_value && count_of(&w->shape) == 1)

@@ -741,6 +741,29 @@ for n in model.graph.node:
     n.input[:] = [names.get(i, i) for i in n.input]
 save(model, "frozen_norm.onnx")
 
+# BatchNormalization and PReLU of Keras as tf2onnx writes them: folded into a factor and into a kernel; a slope of the other sign.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "tf2onnx">
+keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
+<float[2, 2, 1, 1] k = {0.5, -0.25, 0.75, -1.0}, float[2, 2, 1, 1] merged = {0.5, 0.25, -0.75, 1.0}, float[1, 2, 1, 1] factor = {0.9, 1.2},
+ float[1, 2, 1, 1] shift = {-0.1, 0.3}, float[2, 1, 1] slope = {-0.1, -0.2}>
+{
+  c = Conv(x, k)
+  e = Mul(c, factor)
+  g = Add(e, shift)
+  d = Conv(g, merged)
+  down = Neg(d)
+  low = Relu(down)
+  scaled = Mul(low, slope)
+  high = Relu(d)
+  y = Add(high, scaled)
+}""")
+names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
+for t in model.graph.initializer:
+    t.name = names.get(t.name, t.name)
+for n in model.graph.node:
+    n.input[:] = [names.get(i, i) for i in n.input]
+save(model, "keras_norm.onnx")
+
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 folds_old (float[n, 5] x) => (float[n, 5] y)
