@@ -138,6 +138,40 @@ static void read_rest(Program *p, int64_t least)
 		p->data->batch = batch;
 }
 
+// Returns the parameters that the user should confirm for a reason: a few, or all with --verbose.
+static const char *names_asked(const Session *session, const Graph *g, const char *why)
+{
+	enum { FEW = 2 };
+	Text names = {.arena = session->arena};
+	int n = 0, most = chosen(session, OPT_verbose) ? INT_MAX : FEW;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		if (s->kind != S_param || !s->why || strcmp(s->why, why) != 0 || n++ >= most)
+			continue;
+		say(&names, "%s'%s'", n > 1 ? ", " : "", s->name);
+		if (strcmp(s->name, s->file) != 0)
+			say(&names, " (initializer '%s')", s->file);
+	}
+	if (n > most)
+		say(&names, " and %d more", n - most);
+	return names.at;
+}
+
+// Warns of them in a line for each reason.
+static void tell_asked(const Session *session, const Graph *g)
+{
+	Table *told = table_new(session->arena);
+	for (int i = 0; i < g->slots.count; i++) {
+		const char *why = g->slots.at[i].kind == S_param ? g->slots.at[i].why : NULL;
+		uint64_t *cell = why ? table_cell_s(told, why) : NULL;
+		if (cell && !*cell)
+			tell(session, "amosc: warning: %s: %s: %s\n", session->path,
+			     names_asked(session, g, why), why);
+		if (cell)
+			*cell = true;
+	}
+}
+
 static void pass_read(Program *p)
 {
 	static const char *const names[] = {[FOR_TRAINING] = "train",
@@ -152,10 +186,11 @@ static void pass_read(Program *p)
 	}
 	p->model = p->update_only ? read_update(p) : read_entry(p, trains);
 	add_entry(p, names[session->purpose], p->model->graph);
-	for (int i = 0; i < p->model->doubts.count; i++)
-		if (trains || session->purpose == FOR_GRADIENTS)
-			tell(session, "amosc: warning: %s: %s\n", session->path,
-			     p->model->doubts.at[i]);
+	bool differentiates = trains || session->purpose == FOR_GRADIENTS;
+	for (int i = 0; i < p->model->doubts.count && differentiates; i++)
+		tell(session, "amosc: warning: %s: %s\n", session->path, p->model->doubts.at[i]);
+	if (differentiates)
+		tell_asked(session, p->model->graph);
 	if (session->purpose == FOR_EVALUATION)
 		read_rest(p, 0);
 	if (!trains)
@@ -341,7 +376,8 @@ static Graph *given_gradients(Arena *arena, const Graph *from, UnusedParams *unu
 		if (s->kind == S_param && r)
 			add_out(g, format(arena, GRAD_OF "%s", s->name), r);
 		if (s->kind == S_param && !r)
-			PUSH(arena, *unused, ((UnusedParam){i, "no output depends on it"}));
+			PUSH(arena, *unused,
+			     ((UnusedParam){.slot = i, .why = "no output depends on it"}));
 	}
 	return graph_live(arena, g);
 }
@@ -355,14 +391,26 @@ static Graph *loss_gradients(Session *session, const Graph *loss, const Machine 
 	return unused_params_pass(arena, loss, all, unused);
 }
 
+// Warns of gradients that are zero because they end on the way, at no detach.
+static void tell_lost(const Session *session, const Graph *loss, const Graph *gradients)
+{
+	UnusedParams zero = {0};
+	unused_params_pass(session->arena, loss, gradients, &zero);
+	for (int i = 0; i < zero.count; i++)
+		if (zero.at[i].lost)
+			tell(session, "amosc: warning: %s: the gradient of '%s' is 0: %s\n",
+			     session->path, loss->slots.at[zero.at[i].slot].name, zero.at[i].why);
+}
+
 static void pass_grad(Program *p)
 {
 	Session *session = p->session;
 	Arena *arena = work_arena(session);
 	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
 	if (grad) {
-		set_graph(grad, grad_pass(arena, grad->unit.graph,
-		                          wanted(session, grad->unit.graph), grad->unit.machine));
+		const Graph *loss = grad->unit.graph;
+		set_graph(grad, grad_pass(arena, loss, wanted(session, loss), grad->unit.machine));
+		tell_lost(session, loss, grad->unit.graph);
 		if (grad->unit.graph->products == E_f16)
 			set_graph(grad, loss_scale_pass(arena, grad->unit.graph));
 	}

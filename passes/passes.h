@@ -66,6 +66,7 @@ bool is_zero_gradient(const Graph *, Ref); // True for the constant, also moved.
 typedef struct UnusedParam {
 	int slot; // of the loss's graph
 	const char *why;
+	bool lost; // gradients end on the way to it, at no detach
 } UnusedParam;
 typedef VEC(UnusedParam) UnusedParams;
 Graph *unused_params_pass(Arena *, const Graph *loss, const Graph *gradients, UnusedParams *);

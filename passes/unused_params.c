@@ -42,13 +42,15 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
 			continue;
 		}
 		UnusedParam unused = {
-		    find_slot(loss, out.name + strlen(GRAD_OF)),
-		    "its contributions to the loss cancel, or are multiplied by 0"};
+		    .slot = find_slot(loss, out.name + strlen(GRAD_OF)),
+		    .why = "its contributions to the loss cancel, or are multiplied by 0"};
 		Ref r = slot_ref(loss, unused.slot);
 		const Node *node = &loss->nodes->list.at[val(loss, ends[r])->from];
+		bool ended = r && live[r] && ends[r];
+		unused.lost = ended && val(loss, ends[r])->op != O_detach;
 		if (!r || !live[r])
 			unused.why = "the loss does not depend on it";
-		else if (ends[r])
+		else if (ended)
 			unused.why =
 			    format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
 		PUSH(arena, *list, unused);

@@ -109,7 +109,7 @@ typedef struct Model {
 	OpCounts ops;
 	VEC(const char *)
 	notes; // decisions the user should know: ties, splits, folded, exporter bugs
-	VEC(const char *) doubts; // why gradients may be wrong, for the user to decide
+	VEC(const char *) doubts; // those to warn of before training: gradients may be wrong
 	VEC(Untrained) untrained; // the largest first; neither scalars nor statistics
 	int64_t weights;          // elements of all float initializers except scalars
 	struct File *file;        // the bytes, for write-back

@@ -23,6 +23,14 @@ void note(Reader *r, const char *fmt, ...)
 		PUSH(r->arena, r->model->notes, text);
 }
 
+void doubt(Reader *r, const char *text)
+{
+	int before = r->model->notes.count;
+	note(r, "%s", text);
+	if (r->model->notes.count > before)
+		PUSH(r->arena, r->model->doubts, text);
+}
+
 void meet_double(Reader *r, const char *what)
 {
 	if (!r->model->doubles)

@@ -258,14 +258,6 @@ static bool find_argument(Reader *r, const TracedCall *call, const Arguments *ar
 	return name != NULL;
 }
 
-static void doubt(Reader *r, const char *text)
-{
-	int before = r->model->notes.count;
-	note(r, "%s", text);
-	if (r->model->notes.count > before)
-		PUSH(r->arena, r->model->doubts, text);
-}
-
 static void find_arguments(Reader *r, const TracedCall *call)
 {
 	Arguments args;

@@ -89,11 +89,12 @@ typedef struct Reader {
 	bool text;          // outputs that are text were left out, and what they come from
 	// param_names.c: a parameter or buffer of the traced program, by its placeholder, by name
 	Table *placeholders, *targets;
-	bool signature;    // the file lists these
-	bool *met;         // by pattern of options->freeze: it met an initializer
-	bool *met_detach;  // the same of options->detach
-	Table *detached;   // a node -> its operands that are detached, a bit each
-	Table *attributes; // schema.c: names -> the last node that has one of that name
+	VEC(const char *) parameters; // of these, by name
+	bool signature;               // the file lists these
+	bool *met;                    // by pattern of options->freeze: it met an initializer
+	bool *met_detach;             // the same of options->detach
+	Table *detached;              // a node -> its operands that are detached, a bit each
+	Table *attributes;            // schema.c: names -> the last node that has one of that name
 } Reader;
 
 typedef struct LocalFunction { // of the file
@@ -131,6 +132,7 @@ const char *problem_text(Arena *, const Problem *); // as it is printed
 // Removes the errors after the first `count`; they are recorded again if they occur again.
 void drop_problems(Reader *, int count);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void doubt(Reader *, const char *text); // notes why gradients may be wrong, for a warning
 // Makes the full graph double because `what` is, if the options leave the precision to the file.
 void meet_double(Reader *, const char *what);
 
@@ -231,6 +233,7 @@ bool is_one_of(OpSet, const NodeProto *);   // NULL: no
 
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters, buffers;
+	bool function;    // of them, by the names of values between; else a view, or unknown
 	const char *name; // the parameters' names joined by +
 } Leaves;
 
@@ -256,6 +259,9 @@ bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name);                       // made up by an exporter
 size_t stem_of(const char *name);                       // the length without a number: mul of mul_1
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
+// Notes parameters of the program that are not in the file, and doubts what may have become of
+// them.
+void note_lost_parameters(Reader *);
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 // True if a softmax follows: the node's results, or sums with them, are attention scores.
@@ -284,6 +290,7 @@ const char *reason_not_trained(const Use *);              // NULL: it is a param
 extern const char running_statistics[], computed_table[]; // two of the reasons
 // Returns why the user should decide whether it is one, though it is trained; NULL: no need.
 const char *reason_to_ask(const Use *);
+extern const char computed_from[]; // one of these reasons
 // Returns the user's choice: 1 train, 0 freeze, -1 none. The last pattern wins.
 int users_choice(const Reader *, const char *name, const char *file);
 void check_choices(Reader *); // records errors for --freeze and --train patterns without a match

@@ -14,6 +14,8 @@ typedef struct Target {   // what a placeholder of the traced program is
 	bool parameter;   // else a buffer or a lifted constant
 } Target;
 
+static const char folded_from[] = "pkg.onnxscript.optimizer.folded_from";
+
 static const char *property(size_t n, StringStringEntryProto *const *p, const char *key)
 {
 	for (size_t i = 0; i < n; i++)
@@ -89,6 +91,8 @@ void read_metadata(Reader *r)
 		const char *placeholder = format(r->arena, "%.*s", (int)(colon - line), line);
 		*table_cell_s(r->placeholders, placeholder) = (uintptr_t)t;
 		*table_cell_s(r->targets, t->name) = (uintptr_t)t;
+		if (t->parameter)
+			PUSH(r->arena, r->parameters, t->name);
 		r->signature = true;
 	}
 }
@@ -110,16 +114,26 @@ static bool is_of_shape(Reader *r, Weight *w, const char *parameter)
 	return count_of(&shape) != count_of(&w->shape);
 }
 
+// True if a value of the traced program is, by its name, a view of another one or unknown.
+static bool is_view_name(Arena *arena, const char *name)
+{
+	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
+	                            "unsqueeze squeeze expand flatten unflatten slice select split "
+	                            "getitem clone contiguous detach alias to _to_copy";
+	return is_word(views, format(arena, "%.*s", (int)stem_of(name), name));
+}
+
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
 static Leaves leaves_of(Reader *r, Weight *w)
 {
-	Leaves found = {0};
+	Leaves found = {.function = !is_view_name(r->arena, w->name)};
 	Text names = {.arena = r->arena};
-	const char *at = info_property(r, w->name, "pkg.onnxscript.optimizer.folded_from"), *leaf;
+	const char *at = info_property(r, w->name, folded_from), *leaf;
 	while ((leaf = next_quoted(r->arena, &at))) {
 		const Target *t = table_pointer_s(r->targets, leaf);
 		found.count++;
 		found.buffers += t && !t->parameter;
+		found.function |= !t && !is_view_name(r->arena, leaf);
 		if (t && t->parameter && !is_of_shape(r, w, leaf))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
@@ -225,6 +239,15 @@ bool is_scored(const Reader *r, const NodeProto *node)
 	return false;
 }
 
+// True if the only parameter of a call is not this operand: another one, by its name.
+static bool is_of_other(const Use *u, const char *name)
+{
+	if (u->role == R_weight)
+		return ends_with(name, "bias");
+	int parameters = u->role == R_bias ? u->leaves.parameters : 0;
+	return parameters > 1 || (parameters && ends_with(name, "weight"));
+}
+
 static const char *name_by_call(const Use *u)
 {
 	const Reader *r = u->r;
@@ -242,8 +265,8 @@ static const char *name_by_call(const Use *u)
 	if (beside)
 		return NULL; // computed for the parameters, which have initializers
 	if (n == 1)
-		return u->role == R_weight && ends_with(name[0], "bias") ? NULL : name[0];
-	for (int i = 0; i < n && !clear; i++)
+		return is_of_other(u, name[0]) ? NULL : name[0];
+	for (int i = 0; i < n && (!clear || u->leaves.buffers); i++)
 		if (!strcmp(name[i], own))
 			return own;
 	if (!clear)
@@ -372,4 +395,100 @@ double traced_smoothing(const NodeProto *node)
 {
 	const char *smoothing = argument_of(node, "cross_entropy_loss", 5);
 	return smoothing ? strtod(smoothing, NULL) : 0;
+}
+
+// ---- parameters that are not in the file ------------------------------------------------
+
+static void list_leaves(const Reader *r, Table *named)
+{
+	const GraphProto *g = r->proto->graph;
+	for (size_t i = 0; i < g->n_value_info; i++) {
+		const char *at = info_property(r, g->value_info[i]->name, folded_from), *leaf;
+		while ((leaf = next_quoted(r->arena, &at)))
+			*table_cell_s(named, leaf) = true;
+	}
+}
+
+// Returns the parameters among the arguments of nodes' calls, to one of these nodes.
+static Table *list_called(const Reader *r)
+{
+	Table *called = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *at = arguments_of(node);
+		const Target *t;
+		while ((t = next_target(r, &at)))
+			if (t->parameter)
+				*table_cell_s(called, t->name) = (uintptr_t)node;
+	}
+	return called;
+}
+
+// Returns the first argument of the node's call that is not in the file and may have been computed
+// from a parameter, or NULL.
+static const char *find_lost_argument(const Reader *r, const NodeProto *node)
+{
+	static const char numbers[] =
+	    "scalar_tensor_default convert_element_type_default clone full _to_copy";
+	const char *at = arguments_of(node), *name;
+	while ((name = next_name(r->arena, &at))) {
+		const char *stem = format(r->arena, "%.*s", (int)stem_of(name), name);
+		const Named *own = find_name(r->file, name);
+		if (!table_find_s(r->placeholders, name) && !own->maker && !own->tensor &&
+		    !is_word(numbers, stem))
+			return name;
+	}
+	return NULL;
+}
+
+// Doubts bounds of Clip for which the exporter left no trace of what it computed them from.
+static void doubt_bounds(Reader *r, const NodeProto *node)
+{
+	for (size_t k = 1; k < node->n_input; k++) {
+		const char *bound = node->input[k];
+		bool old = starts_with(bound, "onnx::Clip_");
+		if (!find_name(r->file, bound)->tensor ||
+		    (!old && !ends_with(bound, "_min") && !ends_with(bound, "_max")) ||
+		    (r->signature && !find_lost_argument(r, node)))
+			continue;
+		doubt(r, format(r->arena,
+		                "%s: the exporter computed its bound '%s': if from a weight, "
+		                "export with %s to train it",
+		                node_where(r->arena, node), bound,
+		                r->signature ? "optimize=False" : "do_constant_folding=False"));
+	}
+}
+
+void note_lost_parameters(Reader *r)
+{
+	enum { FEW = 3 };
+	const GraphProto *g = r->proto->graph;
+	Table *said = table_new(r->arena), *called = list_called(r);
+	Text names = {.arena = r->arena};
+	int lost = 0;
+	list_leaves(r, said);
+	for (int i = 0; i < r->parameters.count; i++) {
+		const char *name = r->parameters.at[i];
+		const NodeProto *node = table_pointer_s(called, name);
+		if (find_slot(r->g, name) >= 0 || find_name(r->file, name)->tensor ||
+		    table_find_s(said, name) || (node && is_fused(node)))
+			continue;
+		if (node)
+			doubt(r, format(r->arena,
+			                "%s: the exporter made a constant of parameter '%s': "
+			                "export with optimize=False to train it",
+			                node_where(r->arena, node), name));
+		else if (lost++ < FEW)
+			say(&names, "%s%s", lost > 1 ? ", " : "", name);
+	}
+	if (lost > FEW)
+		say(&names, " and %d more", lost - FEW);
+	if (lost)
+		note(r,
+		     "%d parameter%s of the exported program %s not in the file, unused or tied to "
+		     "others: %s",
+		     lost, lost > 1 ? "s" : "", lost > 1 ? "are" : "is", names.at);
+	for (size_t i = 0; i < g->n_node && (lost || !r->signature); i++)
+		if (!strcmp(g->node[i]->op_type, "Clip"))
+			doubt_bounds(r, g->node[i]);
 }

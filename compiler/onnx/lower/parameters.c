@@ -195,12 +195,13 @@ static int new_slot(const Use *u, SlotKind kind, const char *name, const char *w
 // A name that another initializer has too is the same parameter if the values agree, else another
 // one. Under a new name, the last product's weight may be a transposed copy of an embedding, and an
 // unnamed vector 1 minus a parameter that mixes two signals.
-static Ref param_ref(const Use *u, const char *ask)
+static Ref param_ref(const Use *u, bool asks)
 {
 	Reader *r = u->r;
 	Weight *w = u->w;
 	const char *name = u->name;
 	bool tie = !r->options->separate;
+	const char *ask = asks ? reason_to_ask(u) : NULL;
 	int slot = find_slot(r->g, name);
 	const View *v = slot >= 0 ? r->g->slots.at[slot].view : NULL;
 	Weight *owner = v ? v->first->weight : NULL;
@@ -211,6 +212,7 @@ static Ref param_ref(const Use *u, const char *ask)
 			               "a copy of parameter");
 		slot = w->slot;
 		name = w->name;
+		ask = asks && !ask && u->leaves.parameters ? computed_from : ask;
 	}
 	if (slot >= 0)
 		return put_own(u, slot);
@@ -246,7 +248,7 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	if (frozen)
 		why = "--freeze";
 	if ((choice == 1 && !w->inner) || !why)
-		return param_ref(&u, choice == 1 ? NULL : reason_to_ask(&u));
+		return param_ref(&u, choice != 1);
 	w->origin->why = why;
 	// Running statistics of one name are one buffer. Where the exporter merged them with a
 	// parameter, or with others of another name, whose values were equal, they are a buffer of
@@ -276,12 +278,12 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 
 // ---- Identity, biases left out --------------------------------------------------------
 
-// Identity of an initializer: the author's own sharing in files exported for training; else a
-// parameter that happened to have equal values when it was exported, unless one is an embedding and
-// the other its output matrix.
+// Identity of an initializer: the author's own sharing in files of PyTorch's newer exporter, and in
+// those exported for training; else a parameter that happened to have equal values when it was
+// exported, unless one is an embedding and the other its output matrix.
 Value alias_weight(Reader *r, Weight *w, const char *name)
 {
-	if (!is_float(w->type) || (r->training_file && !has_few_values(r, w, 1)) ||
+	if (!is_float(w->type) || r->signature || (r->training_file && !has_few_values(r, w, 1)) ||
 	    (w->table && !has_few_values(r, w, 1)))
 		return (Value){.weight = w};
 	Weight *other = NEW(r->arena, Weight);
@@ -374,23 +376,35 @@ void list_untrained(Reader *r)
 	sort_untrained(m);
 }
 
+// True if the node has a kernel or a factor that a BatchNormalization was folded into: the newer
+// exporter of PyTorch says so, its older one and those of TensorFlow rename them.
+static bool has_folded_norm(const Reader *r, const NodeProto *n)
+{
+	static const char *const names[] = {"*/merged_input:0", "*_weights_fused_bn",
+	                                    "*/batchnorm/mul:0"};
+	bool found = is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
+	                             starts_with(n->input[1], "onnx::Conv_") &&
+	                             starts_with(n->input[2], "onnx::Conv_"));
+	for (size_t k = 0; k < n->n_input && starts_with(r->proto->producer_name, "tf2onnx"); k++)
+		for (int i = 0; i < COUNT(names); i++)
+			found |= matches(names[i], n->input[k]) &&
+			         find_name(r->file, n->input[k])->tensor;
+	return found;
+}
+
 void note_roles(Reader *r)
 {
-	// BatchNorm folded into convolutions: the newer exporter says so, the older one renames
-	// their weights.
 	int fused = 0, renamed = 0;
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *n = r->proto->graph->node[i];
-		fused += is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
-		                         starts_with(n->input[1], "onnx::Conv_") &&
-		                         starts_with(n->input[2], "onnx::Conv_"));
-	}
+	for (size_t i = 0; i < r->proto->graph->n_node; i++)
+		fused += has_folded_norm(r, r->proto->graph->node[i]);
 	if (fused)
-		note(r,
-		     "BatchNormalization was folded into %d %s by the exporter: the network "
-		     "trains without it; export in training mode with optimize=False (older: "
-		     "do_constant_folding=False)",
-		     fused, PLURAL(fused, "operator", "operators"));
+		doubt(r, format(r->arena,
+		                "BatchNormalization was folded into %d %s by the exporter: the "
+		                "network trains without it; export in training mode%s",
+		                fused, PLURAL(fused, "operator", "operators"),
+		                starts_with(r->proto->producer_name, "pytorch")
+		                    ? " with optimize=False (older: do_constant_folding=False)"
+		                    : ""));
 	if (r->file->training)
 		note(r, "%s", r->file->training);
 	Table *held = table_new(r->arena); // by initializer: the parameters in it
@@ -411,6 +425,7 @@ void note_roles(Reader *r)
 			     "export: separated",
 			     r->weights.at[i]->name, (int)*n);
 	}
+	note_lost_parameters(r);
 	if (renamed)
 		note(r, "%d parameter%s in initializers of another name", renamed,
 		     renamed == 1 ? " lies" : "s lie");

@@ -11,6 +11,8 @@
 static const char *const no_reason = NULL; // a parameter
 const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
+const char computed_from[] =
+    "computed by the exporter from the weight: export with optimize=False to train the weight";
 static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- tables that their values identify -------------------------------------------------
@@ -266,17 +268,12 @@ static bool is_computed(const Use *u)
 	       (leaves->count > 1 && table) || is_recomputed(u);
 }
 
-// True if the newer exporter computed it from one parameter: its name is then that of a function,
-// such as exp or neg_2, and not that of a view.
+// True if the newer exporter computed it from one parameter, not only as a view.
 static bool is_function_of_one(const Use *u)
 {
-	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
-	                            "unsqueeze squeeze expand flatten unflatten slice select split "
-	                            "getitem clone contiguous detach alias to _to_copy";
-	const char *name = u->w->name;
-	if (u->leaves.parameters != 1 || u->leaves.buffers || !strcmp(name, u->leaves.name))
-		return false;
-	return !is_word(views, format(u->r->arena, "%.*s", (int)stem_of(name), name));
+	const Leaves *leaves = &u->leaves;
+	return leaves->parameters == 1 && !leaves->buffers && leaves->function &&
+	       strcmp(u->w->name, leaves->name) != 0;
 }
 
 static const char *signature_reason(const Use *u)
@@ -336,17 +333,56 @@ const char *reason_not_trained(const Use *u)
 	return !why && u->w->table && has(u->r, u->w, T_sines) ? sines : why;
 }
 
+// Returns what computes one operand of the node, if the name of the other begins so; else NULL.
+static const NodeProto *maker_beside(const Reader *r, const NodeProto *node, const char *begin)
+{
+	for (int k = 0; node && node->n_input == 2 && k < 2; k++)
+		if (starts_with(node->input[k], begin))
+			return find_name(r->file, node->input[1 - k])->maker;
+	return NULL;
+}
+
+// True if it scales or shifts a convolution as a BatchNorm does whose numbers are all buffers: by
+// its name, beside running statistics that no operator normalizes with, or by what the exporter
+// left of it.
+static bool is_frozen_norm(const Use *u)
+{
+	const Reader *r = u->r;
+	const char *dot = strrchr(u->name, '.');
+	if (dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias"))) {
+		const char *var =
+		    format(r->arena, "%.*s.running_var", (int)(dot - u->name), u->name);
+		const char *mean =
+		    format(r->arena, "%.*s.running_mean", (int)(dot - u->name), u->name);
+		const Reading *read = find_name(r->file, var)->first;
+		if (read && find_name(r->file, mean)->tensor)
+			return strcmp(read->node->op_type, "BatchNormalization") != 0;
+	}
+	bool scales = !strcmp(u->node->op_type, "Mul");
+	const NodeProto *add =
+	    scales && u->node->n_output ? find_name(r->file, u->node->output[0])->last : u->node;
+	const NodeProto *mul = maker_beside(r, add, "onnx::Add_");
+	const NodeProto *conv = mul && !strcmp(mul->op_type, "Mul") && !strcmp(add->op_type, "Add")
+	                            ? maker_beside(r, mul, "onnx::Mul_")
+	                            : NULL;
+	return conv && is_one_of(OPS_affine, conv) && (mul == u->node || add == u->node);
+}
+
 const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
-	    "the exporter computed it: a weight to train, or a constant to --freeze?";
+	    "computed by the exporter: a weight to train, or a constant to --freeze?";
 	const NodeProto *node = u->node;
 	const Weight *w = u->w;
 	if (!node || u->r->file->trained)
 		return NULL;
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
-		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed : NULL;
+		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
+	if (starts_with(u->r->proto->producer_name, "tf2onnx") && ends_with(w->name, "/Neg:0"))
+		return computed;
+	if (is_frozen_norm(u))
+		return "part of a frozen BatchNorm: a weight to train, or a constant to --freeze?";
 	if (u->role == R_value && count_of(&w->shape) == 1)
 		return "a bound or an exponent: a weight to train, or a constant to --freeze?";
 	// A kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the bias

@@ -687,6 +687,83 @@ for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']"),
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "folds.onnx")
 
+# What it left of other parameters: a bias of two, of which the call names only the weight; a table of a product with a buffer; a
+# matrix by way of a function; an Identity, which is no copy; bounds of Clip, without a trace and with the parameter in the call.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+lost (float[n, 3] x) => (float[n, 2, 3] y)
+<float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[3] cat = {0.5, 0, -0.25},
+ float[3, 3] val_5 = {1.5, 0.5, 0.75, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6}, float[1, 2, 3] val_9 = {0.1, -0.2, 0.3, 0.4, -0.5, 0.6},
+ float[3] b = {0.1, 0.2, 0.3}, float h_min = {-0.5}, float h_max = {0.75}, float l_max = {0.5}, int64[1] one = {1}>
+{
+  h = Gemm<transB = 1>(x, w, cat)
+  kept = Clip(h, h_min, h_max)
+  alias = Identity(w)
+  again = MatMul(kept, alias)
+  less = Clip(again, "", l_max)
+  l = MatMul(less, val_5)
+  row = Unsqueeze(l, one)
+  table = Add(val_9, b)
+  y = Add(row, table)
+}""")
+calls = ((0, "linear", "%x, %p_w, %cat"), (1, "clamp", "%h, %neg, %exp"), (4, "clamp", "%again, None, %p_high"), (7, "linear", "%b_grid, %p_k, %p_b"))
+for i, function, args in calls:
+    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "q", "v", "rates", "k", "b", "low", "high")) + "b_grid: BUFFER target='grid'\n"
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("cat", "['q', 'v']"), ("val_5", "['exp_1', 'rates']"), ("val_9", "['grid', 'k', 'val_8']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+save(model, "lost.onnx")
+
+# Frozen BatchNorm of the older exporter: as it is, and folded; a bound that the exporter computed.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+frozen (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
+<float[2, 2, 1, 1] k = {0.5, -0.25, 0.75, -1.0}, float[2, 1, 1] weight = {1.5, 0.5}, float[2, 1, 1] bias = {0.1, 0.2},
+ float[2, 1, 1] mean = {0.3, -0.1}, float[2, 1, 1] var = {0.75, 1.25}, float[1, 2, 1, 1] factor = {0.9, 1.2}, float[1, 2, 1, 1] shift = {-0.1, 0.3}, float bound = {-0.5}>
+{
+  c = Conv(x, k)
+  s = Sqrt(var)
+  f = Div(weight, s)
+  m = Mul(mean, f)
+  b = Sub(bias, m)
+  cf = Mul(c, f)
+  n = Add(cf, b)
+  d = Conv(n, k)
+  e = Mul(d, factor)
+  g = Add(e, shift)
+  y = Clip(g, bound)
+}""")
+names = {"weight": "bn.weight", "bias": "bn.bias", "mean": "bn.running_mean", "var": "bn.running_var", "factor": "onnx::Mul_7",
+         "shift": "onnx::Add_9", "bound": "onnx::Clip_12"}
+for t in model.graph.initializer:
+    t.name = names.get(t.name, t.name)
+for n in model.graph.node:
+    n.input[:] = [names.get(i, i) for i in n.input]
+save(model, "frozen_norm.onnx")
+
+# BatchNormalization and PReLU of Keras as tf2onnx writes them: folded into a factor and into a kernel; a slope of the other sign.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "tf2onnx">
+keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
+<float[2, 2, 1, 1] k = {0.5, -0.25, 0.75, -1.0}, float[2, 2, 1, 1] merged = {0.5, 0.25, -0.75, 1.0}, float[1, 2, 1, 1] factor = {0.9, 1.2},
+ float[1, 2, 1, 1] shift = {-0.1, 0.3}, float[2, 1, 1] slope = {-0.1, -0.2}>
+{
+  c = Conv(x, k)
+  e = Mul(c, factor)
+  g = Add(e, shift)
+  d = Conv(g, merged)
+  down = Neg(d)
+  low = Relu(down)
+  scaled = Mul(low, slope)
+  high = Relu(d)
+  y = Add(high, scaled)
+}""")
+names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
+for t in model.graph.initializer:
+    t.name = names.get(t.name, t.name)
+for n in model.graph.node:
+    n.input[:] = [names.get(i, i) for i in n.input]
+save(model, "keras_norm.onnx")
+
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 folds_old (float[n, 5] x) => (float[n, 5] y)
