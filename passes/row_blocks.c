@@ -10,10 +10,10 @@
 enum {
 	LARGE = 1 << 22, // elements from which logits are computed in blocks
 	WIDE = 4,        // columns for each step of the sums
-	ROWS = 256,      // of a block; twice as many where logits are not large, since each block
+	ROWS = 512,      // of a block; twice as many where logits are not large, since each block
 	                 // packs the weights of the vocabulary again
-	MANY = 1024, // the same where matrix registers multiply, which takes no longer for 256 rows
-	             // than packing does
+	MANY = 1024, // the same where instructions multiply pairs of bf16, which for 256 rows takes
+	             // little longer than packing does
 	BLOCKS = 16, // at most
 };
 
@@ -196,8 +196,8 @@ static bool find_parts(RowBlocks *b, Ref logits)
 // Returns the most rows that the logits v may have without being divided into blocks.
 static int64_t whole_rows(const RowBlocks *b, const Val *v)
 {
-	bool matrix = b->machine->pairs > 1 && val(b->from, v->in[0])->type == E_bf16;
-	return matrix ? MANY : ROWS;
+	bool pairs = b->machine->pairs && val(b->from, v->in[0])->type == E_bf16;
+	return pairs ? MANY : ROWS;
 }
 
 static bool find_logits(RowBlocks *b)
