@@ -160,7 +160,7 @@ static void check_case(const RowCase *c)
 	arena_free(arena);
 }
 
-// Logits of products of bf16 pairs have blocks of up to 1024 rows.
+// Where an instruction multiplies pairs of bf16, blocks of logits have up to 1024 rows.
 static void check_blocks(const char *cpu, int rows, Elem products, int wanted)
 {
 	Arena *arena = arena_new();

@@ -382,8 +382,8 @@ static Operands key_operands(const Attend *a, const KeySums *k, Value keys, Valu
 	                  local_element(a, local[k->b], times(g, from, k->line)), to, k->again};
 }
 
-// Returns the first query of the block that sees one of the keys from `keys` on; of bf16, the first
-// of its strip.
+// Returns the first query of the block that sees one of the keys from `keys` on or, with operands
+// of bf16, the first of its strip.
 static Value first_seeing(const Attend *a, const KeySums *k, Value keys)
 {
 	Gen *g = a->g;

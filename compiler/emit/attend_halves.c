@@ -39,7 +39,7 @@ static Value slice_from(const Attend *a, int n, int part, Value i) // element i 
 	return sum_of(a->g, i, number(a->g, n * half_slice(a, part)));
 }
 
-// Sets what an element is in matrix registers: bf16, or its slices (small: as in slice()).
+// Sets what products read of an element: bf16, or its slices (small: as in slice()).
 static void halves_of(const Attend *a, Value x, bool small, Value *halves)
 {
 	if (a->p.slices > 1)
@@ -118,7 +118,8 @@ static void pack_two(const Attend *a, const HalfRows *p, Value i, Value end)
 		if (end)
 			some[k] = LLVMBuildICmp(g->b, LLVMIntSLT, own[k], end, "");
 	}
-	// Pairs of 16 columns that a register loads, and where it has those of the two rows.
+	// Pairs of 16 columns: those that a matrix register loads, or one pair of a tile of
+	// vectors.
 	int64_t high = 2 * MAX(1, a->p.matrix), square = high * a->p.lanes;
 	Value own_row = LLVMBuildURem(g->b, i, number(g, high), "");
 	Value place = times(g, minus(g, i, own_row), 2 * a->p.lanes);

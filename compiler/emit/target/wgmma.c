@@ -179,7 +179,7 @@ static void with_sums(ThreadTile *d, const char *code, int n, const Value *in)
 	}
 }
 
-// An emulator has the sums of a warpgroup while it multiplies.
+// The emulator holds the sums of a warpgroup during its products.
 static void give_sums(ThreadTile *d)
 {
 	Gen *g = d->g;

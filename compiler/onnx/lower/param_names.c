@@ -114,13 +114,19 @@ static bool is_of_shape(Reader *r, Weight *w, const char *parameter)
 	return count_of(&shape) != count_of(&w->shape);
 }
 
+// True if the name, without its number, is one of the words.
+static bool has_stem(Arena *arena, const char *words, const char *name)
+{
+	return is_word(words, format(arena, "%.*s", (int)stem_of(name), name));
+}
+
 // True if a value of the traced program is, by its name, a view of another one or unknown.
 static bool is_view_name(Arena *arena, const char *name)
 {
 	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
 	                            "unsqueeze squeeze expand flatten unflatten slice select split "
 	                            "getitem clone contiguous detach alias to _to_copy";
-	return is_word(views, format(arena, "%.*s", (int)stem_of(name), name));
+	return has_stem(arena, views, name);
 }
 
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
@@ -432,16 +438,15 @@ static const char *find_lost_argument(const Reader *r, const NodeProto *node)
 	    "scalar_tensor_default convert_element_type_default clone full _to_copy";
 	const char *at = arguments_of(node), *name;
 	while ((name = next_name(r->arena, &at))) {
-		const char *stem = format(r->arena, "%.*s", (int)stem_of(name), name);
 		const Named *own = find_name(r->file, name);
 		if (!table_find_s(r->placeholders, name) && !own->maker && !own->tensor &&
-		    !is_word(numbers, stem))
+		    !has_stem(r->arena, numbers, name))
 			return name;
 	}
 	return NULL;
 }
 
-// Doubts bounds of Clip for which the exporter left no trace of what it computed them from.
+// Warns of each bound of a Clip that the exporter computed without recording what from.
 static void doubt_bounds(Reader *r, const NodeProto *node)
 {
 	for (size_t k = 1; k < node->n_input; k++) {
@@ -459,10 +464,10 @@ static void doubt_bounds(Reader *r, const NodeProto *node)
 	}
 }
 
-void note_lost_parameters(Reader *r)
+// Returns how many parameters of the program neither the file nor a call of its nodes mentions.
+static int note_unmentioned(Reader *r)
 {
 	enum { FEW = 3 };
-	const GraphProto *g = r->proto->graph;
 	Table *said = table_new(r->arena), *called = list_called(r);
 	Text names = {.arena = r->arena};
 	int lost = 0;
@@ -485,9 +490,17 @@ void note_lost_parameters(Reader *r)
 		say(&names, " and %d more", lost - FEW);
 	if (lost)
 		note(r,
-		     "%d parameter%s of the exported program %s not in the file, unused or tied to "
+		     "%d %s of the exported program %s not in the file, unused or tied to "
 		     "others: %s",
-		     lost, lost > 1 ? "s" : "", lost > 1 ? "are" : "is", names.at);
+		     lost, PLURAL(lost, "parameter", "parameters"), PLURAL(lost, "is", "are"),
+		     names.at);
+	return lost;
+}
+
+void note_lost_parameters(Reader *r)
+{
+	const GraphProto *g = r->proto->graph;
+	int lost = r->signature ? note_unmentioned(r) : 0;
 	for (size_t i = 0; i < g->n_node && (lost || !r->signature); i++)
 		if (!strcmp(g->node[i]->op_type, "Clip"))
 			doubt_bounds(r, g->node[i]);

@@ -342,9 +342,9 @@ static const NodeProto *maker_beside(const Reader *r, const NodeProto *node, con
 	return NULL;
 }
 
-// True if it scales or shifts a convolution as a BatchNorm does whose numbers are all buffers: by
-// its name, beside running statistics that no operator normalizes with, or by what the exporter
-// left of it.
+// True if it is the scale or shift of a frozen BatchNorm, whose numbers are all buffers. Either its
+// module has running statistics that no BatchNormalization reads, or it belongs to a Mul and an Add
+// right after a convolution, whose constants the exporter computed.
 static bool is_frozen_norm(const Use *u)
 {
 	const Reader *r = u->r;
