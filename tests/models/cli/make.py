@@ -715,6 +715,15 @@ for name, leaves in (("cat", "['q', 'v']"), ("val_5", "['exp_1', 'rates']"), ("v
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "lost.onnx")
 
+
+def rename(model, names):
+    """Gives initializers names that the text of a model cannot have."""
+    for t in model.graph.initializer:
+        t.name = names.get(t.name, t.name)
+    for n in model.graph.node:
+        n.input[:] = [names.get(i, i) for i in n.input]
+
+
 # Frozen BatchNorm of the older exporter: as it is, and folded; a bound that the exporter computed.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 frozen (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
@@ -735,10 +744,7 @@ frozen (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
 }""")
 names = {"weight": "bn.weight", "bias": "bn.bias", "mean": "bn.running_mean", "var": "bn.running_var", "factor": "onnx::Mul_7",
          "shift": "onnx::Add_9", "bound": "onnx::Clip_12"}
-for t in model.graph.initializer:
-    t.name = names.get(t.name, t.name)
-for n in model.graph.node:
-    n.input[:] = [names.get(i, i) for i in n.input]
+rename(model, names)
 save(model, "frozen_norm.onnx")
 
 # BatchNormalization and PReLU of Keras as tf2onnx writes them: folded into a factor and into a kernel; a slope of the other sign.
@@ -758,10 +764,7 @@ keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
   y = Add(high, scaled)
 }""")
 names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
-for t in model.graph.initializer:
-    t.name = names.get(t.name, t.name)
-for n in model.graph.node:
-    n.input[:] = [names.get(i, i) for i in n.input]
+rename(model, names)
 save(model, "keras_norm.onnx")
 
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
