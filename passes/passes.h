@@ -326,7 +326,7 @@ Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
 // Fails if the machine has no such products; `target`: what the message calls it.
 void check_precision(const Graph *, const Machine *, const char *target);
-// statistics.c: rewrites sums over columns of what products in bf16 compute.
+// statistics.c: rewrites sums over columns, so that one pass finds them.
 Graph *statistics_pass(Arena *, const Graph *);
 // line_windows.c: writes convolutions of few channels as matrix registers multiply.
 Graph *line_windows_pass(Arena *, const Graph *);

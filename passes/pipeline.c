@@ -28,12 +28,6 @@ static bool rounds_for_registers(const Unit *unit)
 	return unit->graph->products == E_bf16 && has_thread_matrix(unit->machine);
 }
 
-// The same of blocks of threads.
-static bool rounds_for_blocks(const Unit *unit)
-{
-	return unit->graph->products == E_bf16 && has_block_matrix(unit->machine);
-}
-
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
 	const Graph *g = unit->graph;
@@ -60,8 +54,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
 	case PASS_statistics:
-		if (rounds_for_registers(unit) || rounds_for_blocks(unit))
-			unit->graph = graph_live(arena, statistics_pass(arena, g));
+		unit->graph = graph_live(arena, statistics_pass(arena, g));
 		return;
 	case PASS_line_windows:
 		if (rounds_for_registers(unit))

@@ -1,4 +1,4 @@
-// statistics.c: rewrites sums over columns, as norms of batches take them, of products in bf16.
+// statistics.c: rewrites sums over columns, as norms of batches take them.
 // The kernel of a product adds up columns of its result as they leave the tile, for little more
 // than each sum costs. In exact arithmetic these are equal, but the second reads less:
 //   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such

@@ -24,7 +24,7 @@ static void add_stream(Dot *d, Value memory, Elem e, Prefetch how)
 {
 	Tile *t = &d->tile;
 	int64_t wide = t->vectors * t->lanes;
-	int bytes = (int)(wide * (d->p.matrix ? elems[e].bytes : t->bytes));
+	int bytes = (int)(wide * elems[e].bytes);
 	struct Stream rows = {.row = d->p.n * elems[e].bytes,
 	                      .rows = t->rows,
 	                      .bytes = bytes,

@@ -289,11 +289,12 @@ typedef struct Partials {
 	int64_t blocks; // parts of each reduction
 	int64_t line;   // elements from part to part
 	int64_t offset; // of the kernel's work
+	Value *sum;     // variables: its part of each reduction; NULL: it is in memory
 	// Of a GPU's thread, if `ways` share each of `wide` columns: which of them, and of the
-	// columns; its part of each reduction, a variable; memory that they share, `pitch` elements
-	// from way to way, and that no other thread has used. ways is 0 on a CPU.
+	// columns; memory that they share, `pitch` elements from way to way, and that no other
+	// thread has used. ways is 0 on a CPU.
 	int64_t wide, ways, pitch;
-	Value own, way, *sum, shared;
+	Value own, way, shared;
 	// Of workers of a GPU that have parts of the same columns: which of such groups, of how
 	// many.
 	Value group;
@@ -306,6 +307,10 @@ void partials_start(Gen *, int n, const Index *unit, void *partials);
 // idx: of `rows` elements, one after the other
 void partials_step(Gen *, const Partials *, const Index *unit, int rows, const Index *idx);
 void partials_finish(Gen *, int n, const Index *unit, void *partials);
+// Holds the worker's part of columns `unit` in variables, for the rows that partials_step() adds
+// until partials_keep() stores it.
+void partials_hold(Gen *, Partials *, const Index *unit);
+void partials_keep(Gen *, const Partials *, const Index *unit);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
 // have of the worker's part, at `column` of all. Gives each thread the full reductions of its

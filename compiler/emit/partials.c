@@ -54,15 +54,15 @@ void partials_step(Gen *g, const Partials *p, const Index *unit, int rows, const
 	for (int k = 0; k < p->reduce->count; k++) {
 		const Val *v = val(g->graph, p->reduce->at[k].val), *in = val(g->graph, v->in[0]);
 		Elem e = sum_type(g, p->reduce->at[k].val);
-		Value to = p->ways ? p->sum[k] : part_address(g, p, k, p->block);
-		Value sum = p->ways ? read_variable(g, to) : load_lanes(g, e, to, &lanes);
+		Value to = p->sum ? p->sum[k] : part_address(g, p, k, p->block);
+		Value sum = p->sum ? read_variable(g, to) : load_lanes(g, e, to, &lanes);
 		for (int r = 0; r < rows; r++) {
 			Index own[RANK];
 			space_index(g, &in->shape, idx + r * RANK, own);
 			Value x = cast_value(g, splat(g, at(g, v->in[0], own)), in->type, e);
 			sum = reduce_step(g, v->op, e, sum, x);
 		}
-		if (p->ways)
+		if (p->sum)
 			set_variable(g, to, sum);
 		else
 			store_lanes(g, e, to, &lanes, sum);
@@ -73,6 +73,22 @@ static Value load_part(Gen *g, const Partials *p, int k, const Lanes *lanes, Val
 {
 	return load_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, block),
 	                  lanes);
+}
+
+void partials_hold(Gen *g, Partials *p, const Index *unit)
+{
+	Lanes lanes = index_value(g, unit);
+	p->sum = NEWS(g->arena, Value, p->reduce->count);
+	for (int k = 0; k < p->reduce->count; k++)
+		p->sum[k] = variable(g, load_part(g, p, k, &lanes, p->block));
+}
+
+void partials_keep(Gen *g, const Partials *p, const Index *unit)
+{
+	Lanes lanes = index_value(g, unit);
+	for (int k = 0; k < p->reduce->count; k++)
+		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
+		            &lanes, read_variable(g, p->sum[k]));
 }
 
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)

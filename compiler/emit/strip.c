@@ -79,6 +79,26 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
+typedef struct Rows {
+	const Dot *d;
+	Value before, from, to; // rows of the batches before; of the strip
+} Rows;
+
+// Finishes all rows at columns `unit`, whose partial results wait in registers.
+static void finish_rows_at(Gen *g, int n, const Index *unit, void *context)
+{
+	const Rows *r = context;
+	for (int u = 0; u < n; u++) {
+		Dot own = *r->d;
+		partials_hold(g, &own.parts, &unit[u]);
+		Loop rows = loop_begin(g, r->from, r->to, 1);
+		own.row = uniform_index(g, sum_of(g, r->before, rows.i), own.p.batch * own.p.m, 1);
+		finish_lanes(g, 1, &unit[u], &own);
+		loop_end(g, &rows);
+		partials_keep(g, &own.parts, &unit[u]);
+	}
+}
+
 void each_column(Dot *d, LaneBody *body, void *context)
 {
 	Gen *g = d->g;
@@ -104,10 +124,14 @@ static void finish_line(Dot *d, Value first, Value from, Value to, Value sums)
 	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind_memory(g, &bound);
-	Loop rows = loop_begin(g, from, to, 1);
-	d->row = uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1);
-	each_column(d, finish_lanes, d);
-	loop_end(g, &rows);
+	if (d->s->reduce.count && !d->p.matrix) {
+		each_column(d, finish_rows_at, &(Rows){d, before, from, to});
+	} else {
+		Loop rows = loop_begin(g, from, to, 1);
+		d->row = uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1);
+		each_column(d, finish_lanes, d);
+		loop_end(g, &rows);
+	}
 	unbind_memory(g, &bound);
 }
 
