@@ -308,9 +308,9 @@ void partials_start(Gen *, int n, const Index *unit, void *partials);
 void partials_step(Gen *, const Partials *, const Index *unit, int rows, const Index *idx);
 void partials_finish(Gen *, int n, const Index *unit, void *partials);
 // Holds the worker's part of columns `unit` in variables, for the rows that partials_step() adds
-// until partials_keep() stores it.
+// until partials_release() stores it.
 void partials_hold(Gen *, Partials *, const Index *unit);
-void partials_keep(Gen *, const Partials *, const Index *unit);
+void partials_release(Gen *, const Partials *, const Index *unit);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
 // have of the worker's part, at `column` of all. Gives each thread the full reductions of its

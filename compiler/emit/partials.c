@@ -83,7 +83,7 @@ void partials_hold(Gen *g, Partials *p, const Index *unit)
 		p->sum[k] = variable(g, load_part(g, p, k, &lanes, p->block));
 }
 
-void partials_keep(Gen *g, const Partials *p, const Index *unit)
+void partials_release(Gen *g, const Partials *p, const Index *unit)
 {
 	Lanes lanes = index_value(g, unit);
 	for (int k = 0; k < p->reduce->count; k++)

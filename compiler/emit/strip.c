@@ -95,7 +95,7 @@ static void finish_rows_at(Gen *g, int n, const Index *unit, void *context)
 		own.row = uniform_index(g, sum_of(g, r->before, rows.i), own.p.batch * own.p.m, 1);
 		finish_lanes(g, 1, &unit[u], &own);
 		loop_end(g, &rows);
-		partials_keep(g, &own.parts, &unit[u]);
+		partials_release(g, &own.parts, &unit[u]);
 	}
 }
 
@@ -124,7 +124,7 @@ static void finish_line(Dot *d, Value first, Value from, Value to, Value sums)
 	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind_memory(g, &bound);
-	if (d->s->reduce.count && !d->p.matrix) {
+	if (d->s->reduce.count && !d->p.matrix) { // matrix registers finish few rows at a time
 		each_column(d, finish_rows_at, &(Rows){d, before, from, to});
 	} else {
 		Loop rows = loop_begin(g, from, to, 1);
