@@ -1,9 +1,11 @@
 // roofline.c: models a training step on a GPU, without one: amosc bench --model.
 // A launch takes as long as its operations or its memory traffic at the GPU's peak, whichever is
-// longer, on the multiprocessors that have a block of it, and the time to start it. An ideal kernel
-// computes the same on all of them, starts at once, reads every operand once and writes every
-// result once; it keeps scores of attention to itself. Of both, what caches, latency and
-// instructions other than those of the formula cost is neglected: a model, never a measurement.
+// longer, on the multiprocessors that have a block of it, and the time to start it. Blocks of one
+// multiprocessor share its part of the peak, which one alone has to itself: how many there are at
+// once hides latency. An ideal kernel computes the same on all multiprocessors, starts at once,
+// reads every operand once and writes every result once; it keeps scores of attention to itself. Of
+// both, what caches, latency and instructions other than those of the formula cost is neglected: a
+// model, never a measurement.
 #include "tool.h"
 #include <math.h>
 #include <stdlib.h>
@@ -293,8 +295,8 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 		                               : 0;
 		ideal += flops / unit_of(s, i, true).peak;
 	}
-	int64_t room = gpu->multiprocessors * residents(kern->sched, stage);
-	double busy = (double)c.blocks / (double)(ceil_div(c.blocks, room) * room);
+	int64_t most = ceil_div(c.blocks, gpu->multiprocessors); // of a multiprocessor
+	double busy = (double)c.blocks / (double)(most * gpu->multiprocessors);
 	double compute = c.flops / unit.peak, traffic = c.bytes / (1e12 * gpu->bytes);
 	c.unit = compute > traffic ? unit.name : "memory";
 	c.seconds = s->times * (fmax(compute, traffic) / busy + gpu->launch);

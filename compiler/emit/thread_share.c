@@ -5,8 +5,9 @@
 #include "thread_tile.h"
 
 enum {
-	PAIR = 2, // elements of 16 bits
-	COPY = 4, // bytes of the narrowest asynchronous copy
+	PAIR = 2,    // elements of 16 bits
+	COPY = 4,    // bytes of the narrowest asynchronous copy
+	PLACES = 32, // of a window, at most: each a bit
 };
 
 // ---- memory that threads share --------------------------------------------------------
@@ -146,6 +147,33 @@ bool is_copied(const ThreadTile *d, const Share *s)
 	return s->wide && d->kind->asynchronous;
 }
 
+// Returns how many steps of k a place of the windows has, its channels, if a stage has steps of one
+// place alone: then all loads of a stage are as far from their first step, and lie inside or not as
+// the place and the row say. Else 0.
+static int64_t find_channels(ThreadTile *d, int o)
+{
+	Vars *w = d->g->vars;
+	const DotSizes *p = &d->p.dot;
+	const Share *s = &d->share[o];
+	Index none = constant_index(0), other = some_index(w, o ? p->n : p->m), k;
+	Element first, x;
+	bool windows = s->along && s->ahead == IRREGULAR && is_copied(d, s) &&
+	               find_memory(d, o, &none, &other, &first) && first.windows;
+	int64_t channels = windows ? last_dim(first.windows) : 1;
+	if (!windows || channels % d->s->depth || p->k % channels || p->k / channels > PLACES)
+		return 0;
+	Index place = some_index(w, p->k / channels), channel = some_index(w, channels);
+	k = add_index(w, &channel, &place, channels);
+	find_memory(d, o, &k, &other, &x);
+	Index offset = add_index(w, &x.place, &first.place, -1);
+	bool regular =
+	    stride_along(w, &offset, &channel) == 1 && stride_along(w, &offset, &other) == 0;
+	for (int a = 0; a < x.windows->rank; a++)
+		if (may_lie_outside(d, &x, a))
+			regular &= stride_along(w, &x.idx[a], &channel) == 0;
+	return regular ? channels : 0;
+}
+
 // Two elements of 16 bits wait in one register.
 static bool is_pair(const ThreadTile *d, const Share *s)
 {
@@ -256,6 +284,33 @@ Index memory_start(Gen *g, Ref r)
 	return x;
 }
 
+// Returns the address of an element.
+static Value address_of(ThreadTile *d, const Element *x)
+{
+	Gen *g = d->g;
+	Index none = constant_index(0), start = memory_start(g, x->r);
+	Index bytes = add_index(g->vars, &none, &x->place, elems[val(g->graph, x->r)->type].bytes);
+	// Terms are added from the outermost level on: what no step changes comes first.
+	bytes = add_index(g->vars, &bytes, &start, 1);
+	return index_i64(g, &bytes);
+}
+
+// Returns whether an element under windows lies inside; NULL: it does.
+static Value lies_inside(ThreadTile *d, const Element *x)
+{
+	Gen *g = d->g;
+	Value inside = NULL;
+	for (int a = 0; x->windows && a < x->windows->rank; a++) {
+		if (!may_lie_outside(d, x, a))
+			continue;
+		Value at = index_number(g, &x->idx[a], E_i32);
+		Value extent = LLVMConstInt(g->i32, (uint64_t)x->windows->dim[a], 0);
+		Value is = LLVMBuildICmp(g->b, LLVMIntULT, at, extent, "");
+		inside = inside ? both(g, inside, is) : is;
+	}
+	return inside;
+}
+
 // Sets where wide load i is from step `at_k` on: its bytes from the start of the value, or its
 // address; and whether it lies inside, if that depends.
 static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Value *inside)
@@ -269,25 +324,63 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 	Index k = uniform_index(g, at_k, all, align);
 	Element x;
 	find_memory(d, o, &k, &s->other[i], &x);
-	const Val *v = val(g->graph, x.r);
 	Index none = constant_index(0);
-	Index bytes = add_index(g->vars, &none, &x.place, elems[v->type].bytes);
-	*from = index_i64(g, &bytes);
-	if (is_copied(d, s)) {
-		// Terms are added from the outermost level on: what no step changes comes first.
-		Index start = memory_start(g, x.r);
-		bytes = add_index(g->vars, &bytes, &start, 1);
-		*from = index_i64(g, &bytes);
+	Index bytes = add_index(g->vars, &none, &x.place, elems[val(g->graph, x.r)->type].bytes);
+	*from = is_copied(d, s) ? address_of(d, &x) : index_i64(g, &bytes);
+	*inside = lies_inside(d, &x);
+}
+
+// Finds where load i is at step 0, and which places of its windows lie inside.
+static void start_windows(ThreadTile *d, int o, int i)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	Index k = uniform_index(g, s->k[i], d->s->depth, s->vec);
+	Element x;
+	find_memory(d, o, &k, &s->other[i], &x);
+	s->from[i] = address_of(d, &x);
+	s->inside[i] = LLVMConstInt(g->i32, 0, 0);
+	for (int64_t place = 0; place < d->p.dot.k / s->channels; place++) {
+		Value bit = LLVMConstInt(g->i32, 1u << place, 0);
+		k = constant_index(place * s->channels);
+		find_memory(d, o, &k, &s->other[i], &x);
+		Value is = lies_inside(d, &x);
+		if (is)
+			bit = LLVMBuildSelect(g->b, is, bit, LLVMConstInt(g->i32, 0, 0), "");
+		s->inside[i] = LLVMBuildOr(g->b, s->inside[i], bit, "");
 	}
-	*inside = NULL;
-	for (int a = 0; x.windows && a < x.windows->rank; a++) {
-		if (!may_lie_outside(d, &x, a))
-			continue;
-		Value at = index_number(g, &x.idx[a], E_i32);
-		Value extent = LLVMConstInt(g->i32, (uint64_t)x.windows->dim[a], 0);
-		Value is = LLVMBuildICmp(g->b, LLVMIntULT, at, extent, "");
-		*inside = *inside ? both(g, *inside, is) : is;
+}
+
+// Finds the place of all windows at a step, and how far it is from step 0.
+static void find_place(ThreadTile *d, int o, Value step)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	Value at = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
+	Index k = uniform_index(g, at, d->p.dot.k, d->s->depth), none = constant_index(0);
+	Index place, channel;
+	split_index(g->vars, &k, s->channels, &place, &channel);
+	s->place = LLVMBuildTrunc(g->b, index_i64(g, &place), g->i32, "");
+	s->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), s->place, "");
+	channel = uniform_index(g, index_i64(g, &channel), s->channels, d->s->depth);
+	k = add_index(g->vars, &channel, &place, s->channels);
+	Element first, x;
+	find_memory(d, o, &none, &s->other[0], &first);
+	find_memory(d, o, &k, &s->other[0], &x);
+	Index offset = add_index(g->vars, &x.place, &first.place, -1);
+	offset = add_index(g->vars, &none, &offset, elems[val(g->graph, x.r)->type].bytes);
+	s->offset = index_i64(g, &offset);
+	if (index_fits(g->vars, &offset, INT32_MAX)) {
+		s->offset = LLVMBuildTrunc(g->b, s->offset, g->i32, "");
+		s->offset = LLVMBuildZExt(g->b, s->offset, g->i64, "");
 	}
+}
+
+static Value at_place(ThreadTile *d, const Share *s, int i)
+{
+	Gen *g = d->g;
+	Value bit = LLVMBuildAnd(g->b, s->inside[i], s->place, "");
+	return LLVMBuildICmp(g->b, LLVMIntNE, bit, LLVMConstInt(g->i32, 0, 0), "");
 }
 
 static int addresses(const Share *s)
@@ -302,6 +395,9 @@ void share_addresses(ThreadTile *d, int o)
 	for (int i = 0; i < (s->next ? 1 : s->places); i++)
 		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
+	s->channels = s->wide ? find_channels(d, o) : 0;
+	for (int i = 0; s->channels && i < s->count; i++)
+		start_windows(d, o, i);
 	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++) {
 		Value from, inside;
 		find_wide(d, o, i, sum_of(g, d->start, s->k[i]), &from, &inside);
@@ -320,7 +416,10 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 	bool regular = s->far != IRREGULAR;
 	int64_t far = regular ? i * s->far : 0;
 	Value from, under = NULL;
-	if (s->ahead == IRREGULAR)
+	if (s->channels) {
+		from = sum_of(g, s->from[i], s->offset);
+		under = at_place(d, s, i);
+	} else if (s->ahead == IRREGULAR)
 		find_wide(d, o, i, LLVMBuildIntCast2(g->b, at_k, g->i64, 1, ""), &from, &under);
 	else
 		from = read_variable(g, s->from[regular ? 0 : i]);
@@ -432,6 +531,8 @@ void load_share(ThreadTile *d, int o, Value step, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
+	if (s->channels)
+		find_place(d, o, step);
 	for (int i = 0; i < s->count; i++) {
 		Value x[LOADS];
 		load_unit(d, o, i, step, stage, x);

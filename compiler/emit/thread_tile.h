@@ -22,7 +22,11 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t ahead;       // of wide loads: bytes in memory from step to step; or IRREGULAR
 	int64_t far;         // from load to load; or IRREGULAR
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
-	                     // are copies; only the first of regular ones
+	                     // are copies; only the first of regular ones. Of windows with places:
+	                     // addresses at step 0
+	int64_t channels;    // steps of k at a place of the windows, in whole steps; or 0
+	Value inside[LOADS]; // by load: i32, a bit for each place that lies inside
+	Value place, offset; // of the step that is loaded: its bit; bytes from step 0
 	int places;          // where loads go to in shared memory, or their elements if turned
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
