@@ -125,6 +125,9 @@ int amos_file_open(struct amos_temp_file *, const char *path); // AMOS_NAMED
 // Flushes, syncs and renames the file, then syncs its directory. On failure the file is dropped.
 int amos_file_keep(struct amos_temp_file *);
 void amos_file_drop(struct amos_temp_file *);
+// Opens the temporary file again, for reading: another program may have replaced it. False: see
+// errno.
+bool amos_file_reopen(struct amos_temp_file *);
 // Removes all temporary files that are neither kept nor dropped. Preserves errno;
 // async-signal-safe.
 void amos_file_drop_all(void);

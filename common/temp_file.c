@@ -1,7 +1,8 @@
 // temp_file.c: writes a file under a random name, syncs it and renames it when complete.
 // The temporary file is created anew next to its target, so no existing link or file is opened.
 // Readers see the old file or the new one. A temporary file is locked while it is written; unlocked
-// ones were left by killed processes and can be removed.
+// ones were left by killed processes and can be removed. Half of the name's digits are a hash of
+// the target's name, so that the next writer of the same target removes them.
 #include "common.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -23,7 +24,7 @@
 
 // ---- names of temporary files ---------------------------------------------------------
 
-static const char first[] = "amos.", last[] = ".aside"; // before and after the random digits
+static const char first[] = "amos.", last[] = ".aside"; // before and after the digits
 enum { DIGITS = 16, NAME = sizeof first + DIGITS + sizeof last - 1 };
 
 // A temporary file's name. Records are reused and never freed, since a signal handler may be
@@ -74,22 +75,49 @@ static void forget(const char *path)
 			t->used = 0;
 }
 
-// Writes a new name in `folder`, which ends with a slash or is empty, to the PATH_MAX bytes at
-// `path`.
-static bool invent(char *path, const char *folder, int length)
+static const char *base_name(const char *path)
 {
-	uint64_t random;
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+// Writes what temporary names of the target begin with, half of the digits included.
+static void begin_name(char *to, size_t room, const char *target)
+{
+	uint32_t hash = 2166136261u; // FNV-1a
+	for (const char *at = base_name(target); *at; at++)
+		hash = (hash ^ (uint8_t)*at) * 16777619u;
+	snprintf(to, room, "%s%08x", first, (unsigned)hash);
+}
+
+// Writes a new name for `target` in `folder`, which ends with a slash or is empty, to the PATH_MAX
+// bytes at `path`.
+static bool invent(char *path, const char *folder, int length, const char *target)
+{
+	char begin[NAME];
+	uint32_t random;
 	if (getrandom(&random, sizeof random, 0) != sizeof random)
 		return false;
-	int n = snprintf(path, PATH_MAX, "%.*s%s%016llx%s", length, folder, first,
-	                 (unsigned long long)random, last);
+	begin_name(begin, sizeof begin, target);
+	int n =
+	    snprintf(path, PATH_MAX, "%.*s%s%08x%s", length, folder, begin, (unsigned)random, last);
 	errno = ENAMETOOLONG;
 	return n < PATH_MAX;
 }
 
+// Locks a file. False: a process that took it for one that is left removes it. File systems without
+// locks are not locked.
+static bool lock_file(int file)
+{
+	struct stat about;
+	bool locked = !flock(file, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+	return locked && (fstat(file, &about) || about.st_nlink);
+}
+
 // Creates a new file and locks it; NULL: see errno. Signals are blocked, so that an interrupt finds
 // every file recorded.
-static struct temporary *create(const char *folder, int length, mode_t mode, int *file)
+static struct temporary *create(const char *folder, int length, const char *target, mode_t mode,
+                                int *file)
 {
 	sigset_t every, before;
 	sigfillset(&every);
@@ -97,28 +125,88 @@ static struct temporary *create(const char *folder, int length, mode_t mode, int
 	pthread_mutex_lock(&lock);
 	struct temporary *t = unused();
 	*file = -1;
-	while (t && *file < 0 && invent(t->path, folder, length)) {
+	while (t && *file < 0 && invent(t->path, folder, length, target)) {
 		*file = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (*file < 0 && errno != EEXIST)
 			break;
+		if (*file >= 0 && !lock_file(*file)) {
+			unlink(t->path);
+			close(*file);
+			*file = -1;
+		}
 	}
 	int cause = errno;
-	if (*file >= 0) {
-		flock(*file, LOCK_EX | LOCK_NB);
+	if (*file >= 0)
 		t->used = 1;
-	}
 	pthread_mutex_unlock(&lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	errno = cause;
 	return *file < 0 ? NULL : t;
 }
 
+// ---- files left by killed processes ---------------------------------------------------
+
+bool amos_file_temporary(const char *name)
+{
+	size_t digits = 0;
+	if (strlen(name) != NAME - 1 || strncmp(name, first, sizeof first - 1))
+		return false;
+	for (name += sizeof first - 1; isxdigit((unsigned char)*name); name++)
+		digits++;
+	return digits == DIGITS && !strcmp(name, last);
+}
+
+// True if a process writes the file. Otherwise `removes` it if it is one of this user.
+static bool is_written(int folder, const char *name, bool removes)
+{
+	int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat about;
+	if (file < 0)
+		return false;
+	bool own = !fstat(file, &about) && S_ISREG(about.st_mode) && about.st_uid == geteuid();
+	bool locked = own && !flock(file, LOCK_EX | LOCK_NB);
+	bool written = own && !locked && errno == EWOULDBLOCK;
+	if (locked && removes) // before the lock is released: see lock_file()
+		unlinkat(folder, name, 0);
+	close(file);
+	return written;
+}
+
+void amos_file_clean(const char *folder)
+{
+	DIR *names = opendir(folder);
+	for (struct dirent *one; names && (one = readdir(names));)
+		if (amos_file_temporary(one->d_name))
+			is_written(dirfd(names), one->d_name, true);
+	if (names)
+		closedir(names);
+}
+
+// Removes the temporary files of one target, with those that a linker named after them, unless a
+// process writes one: its linker's files are not locked.
+static void clean_target(const char *at, int length, const char *target)
+{
+	char folder[PATH_MAX], begin[NAME];
+	begin_name(begin, sizeof begin, target);
+	snprintf(folder, sizeof folder, "%.*s", length ? length : 1, length ? at : ".");
+	DIR *names = opendir(folder);
+	bool written = false;
+	for (int removes = 0; names && removes < 2 && !written; removes++) {
+		rewinddir(names);
+		for (struct dirent *one; (one = readdir(names));)
+			if (!strncmp(one->d_name, begin, strlen(begin)) &&
+			    strstr(one->d_name, last))
+				written |= is_written(dirfd(names), one->d_name, removes);
+	}
+	if (names)
+		closedir(names);
+}
+
 // ---- one file -------------------------------------------------------------------------
 
 static int folder_length(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	return slash ? (int)(slash - path) + 1 : 0;
+	return (int)(base_name(path) - path);
 }
 
 static void forget_file(struct amos_temp_file *file)
@@ -163,8 +251,10 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 	              : replaced                   ? replaced->st_mode & 0777
 	                                           : 0666;
 	const char *near = file->device ? scratch : file->target;
-	int fd;
-	struct temporary *t = create(near, folder_length(near), mode, &fd);
+	int fd, length = folder_length(near);
+	if (!file->cached) // whose directory is cleaned by itself
+		clean_target(near, length, file->target);
+	struct temporary *t = create(near, length, file->target, mode, &fd);
 	if (!t)
 		return false;
 	file->temporary = t->path;
@@ -229,6 +319,12 @@ bool amos_file_sync_around(const char *path)
 	return synced;
 }
 
+bool amos_file_reopen(struct amos_temp_file *file)
+{
+	file->to = freopen(file->temporary, "rb", file->to);
+	return file->to && lock_file(fileno(file->to));
+}
+
 FILE *amos_file_edit(const char *path, const char *mode)
 {
 	int flags = *mode == 'r' ? O_RDWR : O_WRONLY | O_CREAT | O_TRUNC;
@@ -243,7 +339,7 @@ bool amos_file_link(const char *from, const char *to)
 {
 	pthread_mutex_lock(&lock);
 	struct temporary *t = unused();
-	bool named = t && invent(t->path, to, folder_length(to));
+	bool named = t && invent(t->path, to, folder_length(to), to);
 	if (named)
 		t->used = 1;
 	pthread_mutex_unlock(&lock);
@@ -306,38 +402,4 @@ int amos_file_keep(struct amos_temp_file *file)
 	else
 		amos_file_drop(file);
 	return status;
-}
-
-// ---- files left by killed processes ---------------------------------------------------
-
-bool amos_file_temporary(const char *name)
-{
-	size_t digits = 0;
-	if (strlen(name) != NAME - 1 || strncmp(name, first, sizeof first - 1))
-		return false;
-	for (name += sizeof first - 1; isxdigit((unsigned char)*name); name++)
-		digits++;
-	return digits == DIGITS && !strcmp(name, last);
-}
-
-// True if it is a file of this user that no process writes.
-static bool is_left(int folder, const char *name)
-{
-	int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	struct stat about;
-	bool left = file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode) &&
-	            about.st_uid == geteuid() && !flock(file, LOCK_EX | LOCK_NB);
-	if (file >= 0)
-		close(file);
-	return left;
-}
-
-void amos_file_clean(const char *folder)
-{
-	DIR *names = opendir(folder);
-	for (struct dirent *one; names && (one = readdir(names));)
-		if (amos_file_temporary(one->d_name) && is_left(dirfd(names), one->d_name))
-			unlinkat(dirfd(names), one->d_name, 0);
-	if (names)
-		closedir(names);
 }

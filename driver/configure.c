@@ -226,8 +226,9 @@ const Target *target_of(const Session *session)
 {
 	const Target *const *all;
 	if (targets_of(session, &all) > 1 && !session->several_targets)
-		fail("--target", "expected one target, found '%s'" HELP "amosc build takes several",
-		     choice(session, OPT_target, NULL));
+		fail_status(STATUS_USAGE, "--target",
+		            "expected one target, found '%s'" HELP "amosc build takes several",
+		            choice(session, OPT_target, NULL));
 	return all[0];
 }
 

@@ -207,13 +207,21 @@ json_t *untrained_json(const Model *); // {"percent", "weights": [{"name", "type
 // ---- report_json.c: the eta report ----------------------------------------------------
 
 typedef struct Report {
-	json_t *json;       // as --json prints it
-	const Graph *graph; // NULL: the report was read from a file
-	Scales scales;      // of the graph's values
+	json_t *json;       // as --json prints it, but for a model's 'params': see whole_report()
+	int rows;           // number of 'params'
+	const Graph *graph; // NULL: the report was read from a file, with its 'params'
+	const int *slot;    // of each row
+	const Eta *eta;     // indexed by slot, as are the readers
+	const Readers *readers;
+	Scales scales; // of the graph's values
 } Report;
 
-// Returns the report of a model, or one read from a file that --json wrote.
+// Returns the report of a model, or one read from a file that --json wrote. Rows of a model are
+// made when report_row() asks for them: a row as JSON takes several kilobytes.
 Report make_report(Session *, const char *path);
+json_t *report_row(const Report *, int row); // a new reference
+bool is_sure(const Report *, int row);
+Report whole_report(Session *, const char *path); // the same, with all 'params' in its `json`
 
 // ---- report_rows.c: parameters of a report ----------------------------------------------
 

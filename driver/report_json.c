@@ -209,7 +209,8 @@ static Report read_report(Session *session, const char *path)
 				    eta_formula(session->arena, path, row, values.at[k]));
 		json_object_set_new(row, "formula", json_string(formula.at));
 	}
-	return (Report){.json = json};
+	return (Report){.json = json,
+	                .rows = (int)json_array_size(json_object_get(json, "params"))};
 }
 
 Report make_report(Session *session, const char *path)
@@ -225,25 +226,58 @@ Report make_report(Session *session, const char *path)
 	if (data)
 		note_unused(session, data, g);
 	Eta *eta = etas(session, g, data, &report.scales);
-	const Readers *readers = readers_of(session->arena, g);
-	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();
+	int *slot = NEWS(session->arena, int, g->slots.count + 1);
+	json_t *unresolved = json_array(), *notes = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
-		json_array_append_new(params, row_json(session->arena, g, i, &eta[i], &readers[i]));
+		slot[report.rows++] = i;
 		if (!eta[i].sure)
 			json_array_append_new(unresolved,
 			                      json_pack("{ss ss}", "name", g->slots.at[i].name,
 			                                "question", eta[i].question));
 	}
 	report.graph = g;
+	report.slot = slot;
+	report.eta = eta;
+	report.readers = readers_of(session->arena, g);
 	for (int i = 0; i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
 	report.json = keep_json(
-	    session, json_pack("{si so so so so so so so}", "schema", REPORT_SCHEMA, "model",
-	                       json_text(path), "params", params, "unresolved", unresolved,
-	                       "inputs", inputs_json(session, data, g, &report.scales), "memory",
+	    session, json_pack("{si so s[] so so so so so}", "schema", REPORT_SCHEMA, "model",
+	                       json_text(path), "params", "unresolved", unresolved, "inputs",
+	                       inputs_json(session, data, g, &report.scales), "memory",
 	                       memory_json(session->arena, g, eta), "not_trained",
 	                       untrained_json(model), "notes", notes));
+	return report;
+}
+
+json_t *report_row(const Report *report, int row)
+{
+	if (!report->graph)
+		return json_incref(
+		    json_array_get(json_object_get(report->json, "params"), (size_t)row));
+	int slot = report->slot[row];
+	Arena *arena = arena_new();
+	json_t *json =
+	    row_json(arena, report->graph, slot, &report->eta[slot], &report->readers[slot]);
+	arena_free(arena);
+	return json;
+}
+
+bool is_sure(const Report *report, int row)
+{
+	if (report->graph)
+		return report->eta[report->slot[row]].sure;
+	const json_t *params = json_object_get(report->json, "params");
+	return json_is_true(json_object_get(json_array_get(params, (size_t)row), "sure"));
+}
+
+Report whole_report(Session *session, const char *path)
+{
+	Report report = make_report(session, path);
+	json_t *params = json_object_get(report.json, "params");
+	for (int i = 0; report.graph && i < report.rows; i++)
+		json_array_append_new(params, report_row(&report, i));
 	return report;
 }

@@ -183,8 +183,8 @@ static void schedule_defaults(Opt *opt, Text *rules)
 	static const double COOLDOWN = 0.2;
 	const Schedule *schedule = schedule_named(opt->schedule);
 	if (!schedule)
-		fail("--schedule", "unknown schedule '%s'; expected %s", opt->schedule,
-		     schedule_names(rules->arena));
+		fail_status(STATUS_USAGE, "--schedule", "unknown schedule '%s'; expected %s",
+		            opt->schedule, schedule_names(rules->arena));
 	opt->cooldown = isnan(opt->cooldown) ? COOLDOWN : opt->cooldown;
 	opt->final = isnan(opt->final) ? 0 : opt->final;
 	if (!schedule_uses(schedule->name, "steps"))
@@ -255,8 +255,8 @@ void opt_defaults(Arena *arena, Opt *opt)
 {
 	const Optimizer *optimizer = optimizer_named(opt->name);
 	if (!optimizer)
-		fail("--optimizer", "unknown optimizer '%s'; expected %s", opt->name,
-		     optimizer_names(arena, NULL));
+		fail_status(STATUS_USAGE, "--optimizer", "unknown optimizer '%s'; expected %s",
+		            opt->name, optimizer_names(arena, NULL));
 	Text rules = {.arena = arena};
 	say(&rules, "optimizer %s\n", opt->name);
 	opt->schedule = opt->schedule ? opt->schedule : schedules[0].name;

@@ -1,5 +1,6 @@
 // trained.c: decides where the trained model of a run goes, and which weights it has.
 #include "rt.h"
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,7 +25,10 @@ int amos_trained_check(const char *dir, const char *path, bool overwrite, bool *
 	int status = amos_output_check(path);
 	if (!status)
 		status = amos_command_wrote(dir, path, wrote);
-	if (status || lstat(path, &about) || overwrite || *wrote)
+	bool exists = !lstat(path, &about);
+	if (!status && !exists && errno != ENOENT) // such as a name that is too long
+		return amos_fail_errno("write", path);
+	if (status || !exists || overwrite || *wrote)
 		return status;
 	return amos_fail(AMOS_INPUT,
 	                 "%s: the trained model would replace this file, which the run did not "

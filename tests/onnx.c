@@ -242,6 +242,64 @@ static void test_no_elements(void)
 	}
 }
 
+// Steps beyond the end of an axis, up to the ends of the type.
+static void test_steps(void)
+{
+	static const struct {
+		int64_t start, end, step;
+		double wanted[2];
+	} cases[] = {{1, INT64_MAX, INT64_MAX, {2, 5}},
+	             {-3, 3, 3, {1, 4}},
+	             {INT64_MAX, INT64_MIN, INT64_MIN, {3, 6}},
+	             {1, INT64_MIN, -INT64_MAX, {2, 5}}};
+	static const char *const name[] = {"start", "end", "axis", "step"};
+	const int64_t one[] = {1};
+	for (int k = 0; k < COUNT(cases); k++) {
+		const int64_t at[] = {cases[k].start, cases[k].end, 1, cases[k].step};
+		Build *b = build(13);
+		PUSH(arena, b->inputs, value("x", 1, "2,3"));
+		PUSH(arena, b->outputs, value("y", 1, "2,1"));
+		for (int i = 0; i < COUNT(name); i++)
+			PUSH(arena, b->tensors, raw(tensor(name[i], 7, 1, one), &at[i], 8));
+		add_to(b, node("Slice", "x,start,end,axis,step", "y"));
+		gives(b, format(arena, "a step of %lld", (long long)cases[k].step), 2,
+		      cases[k].wanted);
+	}
+}
+
+// Positions in a sequence of 2; an element may be inserted at its end.
+static void test_positions(void)
+{
+	static const struct {
+		const char *op;
+		int64_t at;
+		bool valid;
+	} cases[] = {{"SequenceAt", -2, true},     {"SequenceAt", 2, false},
+	             {"SequenceAt", -3, false},    {"SequenceAt", INT64_MIN, false},
+	             {"SequenceErase", 1, true},   {"SequenceErase", 2, false},
+	             {"SequenceErase", -3, false}, {"SequenceInsert", 2, true},
+	             {"SequenceInsert", 3, false}, {"SequenceInsert", -3, false}};
+	const double wanted[] = {1, 2, 3, 4, 5, 6};
+	const int64_t first = 0;
+	for (int k = 0; k < COUNT(cases); k++) {
+		Build *b = usual(13);
+		bool at = !strcmp(cases[k].op, "SequenceAt"),
+		     insert = !strcmp(cases[k].op, "SequenceInsert");
+		PUSH(arena, b->tensors, raw(tensor("at", 7, 0, NULL), &cases[k].at, 8));
+		PUSH(arena, b->tensors, raw(tensor("first", 7, 0, NULL), &first, 8));
+		add_to(b, node("SequenceConstruct", "x,x", "s"));
+		add_to(b, node(cases[k].op, insert ? "s,x,at" : "s,at", at ? "y" : "t"));
+		if (!at)
+			add_to(b, node("SequenceAt", "t,first", "y"));
+		if (cases[k].valid)
+			gives(b, format(arena, "%s at %lld", cases[k].op, (long long)cases[k].at),
+			      6, wanted);
+		else
+			rejected(b, format(arena, "position %lld in a sequence of 2",
+			                   (long long)cases[k].at));
+	}
+}
+
 // In double, values equal the file's to the last bit: the f32 next to 1/6 is not 1/6, and a third
 // is not an f32.
 static void test_wide(void)
@@ -298,6 +356,11 @@ static void test_function(void)
 	first->domain = second->domain = "own";
 	attribute(first, "k")->f = 3;
 	gives(b, "a function with an attribute", 6, wanted);
+	second->input = names("k,x", &second->n_input);
+	rejected(b, "the function has 1 input and 1 output, the node 2 and 1");
+	second->input = names("k,", &second->n_input);
+	second->output = names("y,z", &second->n_output);
+	rejected(b, "the function has 1 input and 1 output, the node 1 and 2");
 }
 
 static GraphProto *branch(const char *op)
@@ -889,6 +952,8 @@ int main(int argc, char **argv)
 	test_exact();
 	test_crop();
 	test_no_elements();
+	test_steps();
+	test_positions();
 	test_wide();
 	test_function();
 	test_branch();

@@ -2,7 +2,8 @@
 // scale AMOSC [NAME...]: writes each kind of model, or those named, with n and with 4 n parts, and
 // passes both to the command. The larger may take 8 times the processor time of the smaller plus a
 // little, in the best of a few tries, and at most 10 s: quadratic search would take 16 times. Each
-// additional byte of the file may take READING bytes more, or COMPILING bytes if it is compiled.
+// additional byte of the file may take READING bytes more, REPORTING if eta is inferred from it, or
+// COMPILING if it is compiled.
 #include "build.h"
 #include "files.h"
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 10, TRIES = 3, MORE = 4, READING = 160, COMPILING = 640 };
+enum { SECONDS = 10, TRIES = 3, MORE = 4, READING = 160, REPORTING = 100, COMPILING = 640 };
 #ifdef __SANITIZE_ADDRESS__
 enum { FEWER = 2 }; // a part takes three times as long, so that fewer show the same growth
 #else
@@ -507,8 +508,10 @@ static Spent spent_on(char *amosc, const struct Scaled *s, int n)
 static bool scales(char *amosc, const struct Scaled *s)
 {
 	enum { MOST = 2 * MORE };
-	bool show = !strcmp(s->verb, "show"); // makes two, train and eval
-	int programs = strcmp(s->verb, "inspect") && strcmp(s->verb, "eta") ? 1 + show : 0;
+	int most = !strcmp(s->verb, "inspect") ? READING
+	           : !strcmp(s->verb, "eta")   ? REPORTING
+	           : !strcmp(s->verb, "show")  ? 2 * COMPILING // train and eval
+	                                       : COMPILING;
 	int n = s->n / FEWER;
 	Spent small, large;
 	double memory = 0;
@@ -519,7 +522,7 @@ static bool scales(char *amosc, const struct Scaled *s)
 		arena_free(arena);
 		memory = (large.bytes - small.bytes) / (large.file - small.file);
 		if (small.done && large.done && large.seconds <= MOST * small.seconds + 0.2 &&
-		    memory <= programs * COMPILING + (programs ? 0 : READING))
+		    memory <= most)
 			return true;
 	}
 	printf("%s: amosc %s takes %.2f s of %d parts and %.2f s of %d, %.0f bytes for each more "

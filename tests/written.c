@@ -96,6 +96,37 @@ static void sweeping(void)
 	amos_file_drop(&live);
 }
 
+// Returns the name of a temporary file of the target that a killed process left.
+static const char *leave(const char *target)
+{
+	struct amos_temp_file file;
+	need_done(amos_file_open(&file, target));
+	const char *name = strdup(file.temporary);
+	amos_file_drop(&file);
+	write_file(name, "", 0);
+	return name;
+}
+
+// The next writer of a target removes what is left of it, but nothing while another writes it.
+static void leaving(void)
+{
+	mkdir("leave", 0777);
+	Arena *arena = arena_new();
+	const char *own = leave("leave/out"), *other = leave("leave/other"),
+	           *linker = format(arena, "%s.tmp1234567", own);
+	write_file(linker, "", 0);
+	struct amos_temp_file first, second;
+	need_done(amos_file_open(&first, "leave/out"));
+	expect(!exists(own) && !exists(linker), "what was left is still there");
+	expect(exists(other), "what was left of another target was removed");
+	write_file(linker, "", 0);
+	need_done(amos_file_open(&second, "leave/out"));
+	expect(exists(linker) && exists(first.temporary), "a file in use was removed");
+	amos_file_drop(&first);
+	amos_file_drop(&second);
+	arena_free(arena);
+}
+
 static int read_beneath(const char *folder, const char *other, const char *name)
 {
 	int file = amos_input_beneath(folder, other, name);
@@ -226,6 +257,7 @@ int main(void)
 	permissions();
 	links();
 	sweeping();
+	leaving();
 	beneath(here);
 	outputs();
 	many_inputs();

@@ -47,10 +47,11 @@ void verb_eta(Session *session)
 		(target ? check_widths : check_eta)(session);
 		return;
 	}
-	Report report = make_report(session, session->path);
+	bool compared = diff || target;
+	Report report = (compared ? whole_report : make_report)(session, session->path);
 	const char *wanted = choice(session, OPT_format, "text");
 	if (diff) {
-		Report other = make_report(session, session->other);
+		Report other = whole_report(session, session->other);
 		int count = print_differences(session, &report, &other);
 		if (count)
 			fail(NULL, "%d %s", count,
@@ -58,13 +59,13 @@ void verb_eta(Session *session)
 	} else if (target && is_policy(target)) {
 		Report base;
 		if (base_path)
-			base = make_report(session, base_path);
+			base = whole_report(session, base_path);
 		print_policy(session,
 		             make_policy(session, target, &report, base_path ? &base : NULL));
 	} else if (target) {
 		print_code(session, &report, target);
 	} else if (chosen(session, OPT_json)) {
-		print_json(json_incref(report.json));
+		print_report(&report);
 	} else {
 		int format = FIND(wanted, formats);
 		if (format < 0)

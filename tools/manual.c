@@ -4,8 +4,9 @@
 #include "manual.h"
 #include <string.h>
 
-static const char ends[] =
-    "0 success; 1 invalid model, data or option value; 2 usage error; 3 system error.";
+static const char ends[] = "0 success; 1 invalid model or data, or an option that does not fit "
+                           "them; 2 usage error, such as an "
+                           "unknown option or value; 3 system error.";
 
 // ---- two notations --------------------------------------------------------------------
 

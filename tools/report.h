@@ -25,7 +25,7 @@ enum {
 extern const Column columns[COLUMNS];
 const char *cell_at(Arena *, const json_t *row, int column); // row NULL: the column's title
 
-json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the order of reports
+const int *unsure_first(Arena *, const Report *); // the rows in the order of reports
 const char *title_of(Arena *, const Report *);
 const char *input_line(Arena *, const json_t *input);
 
@@ -36,6 +36,10 @@ typedef struct StateRow { // size of an optimizer's state: "1.5 KiB", "12 %" of 
 int state_rows(Arena *, const Report *, StateRow *); // returns their number, at most MEMORIES
 
 const char *list_text(Arena *, const json_t *list, const char *between);
+
+// ---- report.c -------------------------------------------------------------------------
+
+void print_report(const Report *); // as print_json() prints all of it, a row at a time
 
 // ---- report_text.c, report_files.c ----------------------------------------------------
 

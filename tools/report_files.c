@@ -28,11 +28,22 @@ static void print_line(Arena *arena, const json_t *row, unsigned format)
 	puts(format == M ? " |" : "");
 }
 
+static void print_rows(Session *session, const Report *report, unsigned format)
+{
+	const int *rows = unsure_first(session->arena, report);
+	for (int i = 0; i < report->rows; i++) {
+		Arena *arena = arena_new();
+		json_t *row = report_row(report, rows[i]);
+		print_line(arena, row, format);
+		json_decref(row);
+		arena_free(arena);
+	}
+}
+
 void print_md(Session *session, const Report *report)
 {
 	Arena *arena = session->arena;
-	int count;
-	json_t **rows = unsure_first(arena, report, &count), *one;
+	json_t *one;
 	printf("# %s\n\n", title_of(arena, report));
 	size_t k;
 	json_array_foreach (json_object_get(report->json, "inputs"), k, one)
@@ -44,8 +55,7 @@ void print_md(Session *session, const Report *report)
 		if (columns[c].formats & M)
 			printf(columns[c].kind == NUMBER ? " ---: |" : " --- |");
 	putchar('\n');
-	for (int i = 0; i < count; i++)
-		print_line(arena, rows[i], M);
+	print_rows(session, report, M);
 	json_array_foreach (json_object_get(report->json, "notes"), k, one)
 		printf("%s* %s\n", k ? "" : "\n", json_string_value(one));
 	StateRow state[MEMORIES];
@@ -59,9 +69,6 @@ void print_md(Session *session, const Report *report)
 
 void print_csv(Session *session, const Report *report)
 {
-	int count;
-	json_t **rows = unsure_first(session->arena, report, &count);
 	print_line(session->arena, NULL, C);
-	for (int i = 0; i < count; i++)
-		print_line(session->arena, rows[i], C);
+	print_rows(session, report, C);
 }

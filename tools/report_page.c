@@ -33,15 +33,16 @@ static double sampled_rms(const Slot *slot)
 // Returns the report's rows, each with its measured and inferred scale and its cells of the table.
 static json_t *rows_json(Arena *arena, const Report *report)
 {
-	int rows;
-	json_t **row = unsure_first(arena, report, &rows), *list = json_array();
-	for (int i = 0; i < rows; i++) {
+	const int *rows = unsure_first(arena, report);
+	json_t *list = json_array();
+	for (int i = 0; i < report->rows; i++) {
 		double sum = 0;
 		EtaValues eta;
-		const char *name = text_at(row[i], "name");
+		json_t *row = report_row(report, rows[i]), *one = json_copy(row),
+		       *cells = json_array();
+		const char *name = text_at(one, "name");
 		int slot = report->graph ? find_slot(report->graph, name) : -1;
 		double rms = slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]);
-		json_t *one = json_copy(row[i]), *cells = json_array();
 		bool known = eta_values(arena, json_object_get(one, "eta"), &eta);
 		for (int64_t k = 0; k < eta.count; k++)
 			sum += eta.at[k] * eta.at[k];
@@ -53,6 +54,7 @@ static json_t *rows_json(Arena *arena, const Report *report)
 				json_array_append_new(cells, json_string(cell_at(arena, one, c)));
 		json_object_set_new(one, "cells", cells);
 		json_array_append_new(list, one);
+		json_decref(row);
 	}
 	return list;
 }

@@ -88,17 +88,13 @@ const char *cell_at(Arena *arena, const json_t *row, int column)
 	return row ? c->cell(arena, row, c->key) : c->title;
 }
 
-json_t **unsure_first(Arena *arena, const Report *report, int *count)
+const int *unsure_first(Arena *arena, const Report *report)
 {
-	json_t *params = json_object_get(report->json, "params"), *one;
-	json_t **rows = NEWS(arena, json_t *, json_array_size(params) + 1);
-	*count = 0;
-	for (int sure = 0; sure < 2; sure++) {
-		size_t i;
-		json_array_foreach (params, i, one)
-			if (json_is_true(json_object_get(one, "sure")) == sure)
-				rows[(*count)++] = one;
-	}
+	int *rows = NEWS(arena, int, report->rows + 1), count = 0;
+	for (int sure = 0; sure < 2; sure++)
+		for (int i = 0; i < report->rows; i++)
+			if (is_sure(report, i) == sure)
+				rows[count++] = i;
 	return rows;
 }
 
@@ -107,9 +103,8 @@ json_t **unsure_first(Arena *arena, const Report *report, int *count)
 const char *title_of(Arena *arena, const Report *report)
 {
 	int unsure = (int)json_array_size(json_object_get(report->json, "unresolved"));
-	int all = (int)json_array_size(json_object_get(report->json, "params"));
-	return format(arena, "%s: %d %s, %d unsure", text_at(report->json, "model"), all,
-	              PLURAL(all, "parameter", "parameters"), unsure);
+	return format(arena, "%s: %d %s, %d unsure", text_at(report->json, "model"), report->rows,
+	              PLURAL(report->rows, "parameter", "parameters"), unsure);
 }
 
 const char *input_line(Arena *arena, const json_t *input)

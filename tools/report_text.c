@@ -34,7 +34,23 @@ typedef struct ColumnWidths { // widths of the text's columns; 0: left out
 	int all;
 } ColumnWidths;
 
-static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
+// Returns the widths of the widest cells.
+static ColumnWidths widest_of(const Report *report)
+{
+	ColumnWidths l = {.all = 0};
+	for (int i = -1; i < report->rows; i++) {
+		Arena *arena = arena_new();
+		json_t *row = i < 0 ? NULL : report_row(report, i);
+		for (int c = 0; c < COLUMNS; c++)
+			if (columns[c].formats & T)
+				l.width[c] = MAX(l.width[c], width_of(cell_at(arena, row, c)));
+		json_decref(row);
+		arena_free(arena);
+	}
+	return l;
+}
+
+static ColumnWidths layout_of(const Report *report)
 {
 	enum { LONGEST_CELL = 26 };
 	bool terminal = isatty(STDOUT_FILENO);
@@ -43,13 +59,11 @@ static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 	int all = said ? atoi(said) : 0, total = -GAP;
 	if (all <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
 		all = size.ws_col;
-	ColumnWidths l = {.all = MIN(MAX(all, NARROWEST), WIDEST)};
+	ColumnWidths l = widest_of(report);
+	l.all = MIN(MAX(all, NARROWEST), WIDEST);
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!(columns[c].formats & T))
 			continue;
-		l.width[c] = width_of(columns[c].title);
-		for (int i = 0; i < count; i++)
-			l.width[c] = MAX(l.width[c], width_of(cell_at(arena, rows[i], c)));
 		if (terminal)
 			l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
 		total += l.width[c] + GAP;
@@ -72,14 +86,14 @@ static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 	return l;
 }
 
-static void print_line(Session *session, const ColumnWidths *l, const json_t *row)
+static void print_line(Arena *arena, const ColumnWidths *l, const json_t *row)
 {
-	Text line = {.arena = session->arena};
+	Text line = {.arena = arena};
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!l->width[c])
 			continue;
-		const char *cell = cell_at(session->arena, row, c);
-		cell = shortened(session->arena, cell, l->width[c]);
+		const char *cell = cell_at(arena, row, c);
+		cell = shortened(arena, cell, l->width[c]);
 		int blank = l->width[c] - width_of(cell), gap = c ? GAP : 0;
 		if (columns[c].kind == NUMBER)
 			say(&line, "%*s%s", gap + blank, "", cell);
@@ -108,26 +122,35 @@ static void print_wrapped(const ColumnWidths *l, const char *mark, const char *t
 	putchar('\n');
 }
 
+static void print_row(const Session *session, const ColumnWidths *l, const Report *report, int i)
+{
+	Arena *arena = arena_new();
+	json_t *row = report_row(report, i), *one;
+	size_t k;
+	print_line(arena, l, row);
+	if (!is_sure(report, i))
+		print_wrapped(l, "  ? ", text_at(row, "question"));
+	if (chosen(session, OPT_verbose))
+		json_array_foreach (json_object_get(row, "why"), k, one)
+			print_wrapped(l, "    ", json_string_value(one));
+	json_decref(row);
+	arena_free(arena);
+}
+
 void print_text(Session *session, const Report *report)
 {
 	Arena *arena = session->arena;
-	int count;
-	json_t **rows = unsure_first(arena, report, &count), *one;
-	ColumnWidths l = layout_of(arena, rows, count);
+	const int *rows = unsure_first(arena, report);
+	ColumnWidths l = layout_of(report);
+	json_t *one;
 	printf("%s\n", title_of(arena, report));
 	size_t k;
 	json_array_foreach (json_object_get(report->json, "inputs"), k, one)
 		printf("%s\n", input_line(arena, one));
 	putchar('\n');
-	print_line(session, &l, NULL);
-	for (int i = 0; i < count; i++) {
-		print_line(session, &l, rows[i]);
-		if (!json_is_true(json_object_get(rows[i], "sure")))
-			print_wrapped(&l, "  ? ", text_at(rows[i], "question"));
-		if (chosen(session, OPT_verbose))
-			json_array_foreach (json_object_get(rows[i], "why"), k, one)
-				print_wrapped(&l, "    ", json_string_value(one));
-	}
+	print_line(arena, &l, NULL);
+	for (int i = 0; i < report->rows; i++)
+		print_row(session, &l, report, rows[i]);
 	enum { FEW = 8 };
 	const json_t *notes = json_object_get(report->json, "notes");
 	size_t all = json_array_size(notes), shown = chosen(session, OPT_verbose) ? all : FEW;

@@ -181,9 +181,7 @@ static void run_linker(Linker *l)
 		fail_status(
 		    STATUS_MACHINE, l->output->path, "%s failed to link it%s", l->words.at[0],
 		    getenv("CC") ? HELP "set $CC to a C compiler for the target, or unset it" : "");
-	// The linker may have replaced the file.
-	l->file.to = freopen(l->file.temporary, "rb", l->file.to);
-	if (!l->file.to)
+	if (!amos_file_reopen(&l->file))
 		need_done(amos_fail_errno("read", l->output->path));
 }
 

@@ -128,7 +128,8 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	const char *convention = options->convention ? options->convention : "paper";
 	bool authors = !strcmp(convention, "jestimator");
 	if (!authors && strcmp(convention, "paper") != 0)
-		fail("--convention", "expected paper or jestimator, found '%s'", convention);
+		fail_status(STATUS_USAGE, "--convention",
+		            "expected paper or jestimator, found '%s'", convention);
 	Rules paper = eta_rules();
 	ScaleAnalysis s = {.arena = arena,
 	                   .g = g,

@@ -188,7 +188,8 @@ Target *hip_target(Arena *arena, const char *name, const Target *host)
 		Text names = {.arena = arena};
 		for (int k = 0; k < COUNT(gpus); k++)
 			say(&names, "%s%s", k ? ", " : "", gpus[k].name);
-		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
+		fail_status(STATUS_USAGE, "--target", "unknown GPU '%s'; expected %s", gpu,
+		            names.at);
 	}
 	*t = emulated ? *host
 	              : (Target){.triple = "amdgcn-amd-amdhsa",

@@ -212,7 +212,8 @@ Target *cuda_target(Arena *arena, const char *name, const Target *host)
 		Text names = {.arena = arena};
 		for (int k = 0; k < COUNT(gpus); k++)
 			say(&names, "%s%s", k ? ", " : "", gpus[k]);
-		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
+		fail_status(STATUS_USAGE, "--target", "unknown GPU '%s'; expected %s", gpu,
+		            names.at);
 	}
 	if (!emulated)
 		t->cpu = gpus[known];

@@ -158,15 +158,17 @@ static const Target *cpu_target(Arena *arena, const char *name, const char *mask
 	if (t)
 		return t;
 	if (cpu != name)
-		fail("--target", "unknown CPU '%s'; expected %s", cpu, cpu_names(arena));
+		fail_status(STATUS_USAGE, "--target", "unknown CPU '%s'; expected %s", cpu,
+		            cpu_names(arena));
 	t = cpu_of_triple(arena, name, mask);
 	if (t)
 		return t;
-	fail("--target",
-	     "unsupported target '%s'; expected cpu, opencl, cuda:sm_90, hip:gfx90a, an ELF triple "
-	     "(%s), or a "
-	     "CPU: %s",
-	     name, triple_names(arena), cpu_names(arena));
+	fail_status(
+	    STATUS_USAGE, "--target",
+	    "unsupported target '%s'; expected cpu, opencl, cuda:sm_90, hip:gfx90a, an ELF triple "
+	    "(%s), or a "
+	    "CPU: %s",
+	    name, triple_names(arena), cpu_names(arena));
 }
 
 const Target *target_named(Arena *arena, const char *name, const char *mask)
@@ -214,10 +216,10 @@ int target_list(Arena *arena, const char *names, const Target *const **to)
 			PUSH(arena, all, cpu_target(arena, words.at[i], NULL));
 	int cpus = all.count;
 	if (cpus > 1)
-		fail("--target",
-		     "found two CPUs in '%s', expected one" HELP
-		     "a triple is for all CPUs that run such programs",
-		     names);
+		fail_status(STATUS_USAGE, "--target",
+		            "found two CPUs in '%s', expected one" HELP
+		            "a triple is for all CPUs that run such programs",
+		            names);
 	const Target *host = cpus ? all.at[0] : cpu_host(arena, NULL);
 	for (int i = 0; i < words.count; i++) {
 		const struct Device *device = device_named(words.at[i]);
@@ -227,7 +229,8 @@ int target_list(Arena *arena, const char *names, const Target *const **to)
 		for (int k = cpus; k < all.count; k++)
 			if (!strcmp(target_kind(arena, all.at[k], true),
 			            target_kind(arena, t, true)))
-				fail("--target", "'%s' names %s twice", names, words.at[i]);
+				fail_status(STATUS_USAGE, "--target", "'%s' names %s twice", names,
+				            words.at[i]);
 		PUSH(arena, all, t);
 	}
 	qsort(all.at + cpus, (size_t)(all.count - cpus), sizeof *all.at, by_preference);

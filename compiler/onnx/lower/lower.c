@@ -163,11 +163,18 @@ static void call_function(Call *c, const LocalFunction *function, Value *result)
 	s->caller = c;
 	s->function = f;
 	s->opsets = function->opsets;
+	int nin = c->nin;
+	while (nin && c->arg[nin - 1].absent)
+		nin--;
+	if (nin > (int)f->n_input || c->nout > (int)f->n_output)
+		invalid_node(c, "the function has %zu %s and %zu %s, the node %d and %d",
+		             f->n_input, PLURAL(f->n_input, "input", "inputs"), f->n_output,
+		             PLURAL(f->n_output, "output", "outputs"), nin, c->nout);
 	for (size_t i = 0; i < f->n_input; i++)
 		bind_name(c->r, s, f->input[i],
 		          (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
 	lower_nodes(c->r, s, f->n_node, f->node);
-	for (int i = 0; i < c->nout && i < (int)f->n_output; i++)
+	for (int i = 0; i < c->nout; i++)
 		result[i] = look_up(c->r, s, f->output[i]);
 }
 

@@ -138,24 +138,22 @@ void lower_sequence_construct(Call *c)
 	give_list(c, c->nin, c->in);
 }
 
-// Returns a position in a sequence; negative ones count from the end.
-static int place_in(Call *c, int k, int n, int otherwise)
+// Returns a position in a sequence of n elements, at most `last`; negative ones count from the end.
+static int place_in(Call *c, int k, int n, int last, int otherwise)
 {
 	int count = 0;
 	const int64_t *at = operand_ints(c, k, &count);
 	int64_t place = at && count ? at[0] : otherwise;
-	if (place < 0)
-		place += n;
-	if (place < 0 || place > n)
+	if (place < -n || place > last)
 		invalid_node(c, "position %lld in a sequence of %d", (long long)place, n);
-	return (int)place;
+	return (int)(place < 0 ? place + n : place);
 }
 
 void lower_sequence_insert(Call *c)
 {
 	const List *list = list_of(c, 0);
 	in_val(c, 1);
-	int at = place_in(c, 2, list->count, list->count);
+	int at = place_in(c, 2, list->count, list->count, list->count);
 	Refs *all = list->all;
 	// An element at the end goes after those of the list, which both lists share.
 	if (!all || all->count != list->count || at < list->count) {
@@ -176,7 +174,7 @@ void lower_sequence_insert(Call *c)
 void lower_sequence_erase(Call *c)
 {
 	const List *list = list_of(c, 0);
-	int at = place_in(c, 1, list->count, list->count - 1);
+	int at = place_in(c, 1, list->count, list->count - 1, list->count - 1);
 	Ref *all = NEWS(c->r->arena, Ref, list->count + 1);
 	int n = 0;
 	for (int i = 0; i < list->count; i++)
@@ -188,10 +186,7 @@ void lower_sequence_erase(Call *c)
 void lower_sequence_at(Call *c)
 {
 	const List *list = list_of(c, 0);
-	int at = place_in(c, 1, list->count, 0);
-	if (at == list->count)
-		invalid_node(c, "position %d in a sequence of %d", at, list->count);
-	c->out[0] = list->at[at];
+	c->out[0] = list->at[place_in(c, 1, list->count, list->count - 1, 0)];
 }
 
 void lower_sequence_length(Call *c)

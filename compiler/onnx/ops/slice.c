@@ -75,9 +75,10 @@ void lower_slice(Call *c)
 	Ref x = c->in[0];
 	for (int i = 0; i < n; i++) {
 		int axis = (int)axes[i];
-		int64_t step = steps ? steps[i] : 1;
-		if (!step || step == INT64_MIN)
-			invalid_node(c, "a step of %lld", (long long)step);
+		int64_t d = val(g, x)->shape.dim[axis], longest = MAX(d, 1); // reaches the end
+		int64_t step = clamp(steps ? steps[i] : 1, -longest, longest);
+		if (!step)
+			invalid_node(c, "a step of 0");
 		if (!size_along(g, x, axis).count && is_const(g, start[i]) && is_const(g, end[i]))
 			x = take_numpy(g, x, axis, const_int_at(val(g, start[i]), 0),
 			               const_int_at(val(g, end[i]), 0), step);
