@@ -286,8 +286,8 @@ void check_detached(Reader *); // records errors for --detach patterns without a
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 
-const char *reason_not_trained(const Use *);              // NULL: it is a parameter
-extern const char running_statistics[], computed_table[]; // two of the reasons
+const char *reason_not_trained(const Use *);                              // NULL: it is a parameter
+extern const char running_statistics[], computed_table[], made_numbers[]; // some of the reasons
 // Returns why the user should decide whether it is one, though it is trained; NULL: no need.
 const char *reason_to_ask(const Use *);
 extern const char computed_from[]; // one of these reasons

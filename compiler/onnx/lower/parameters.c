@@ -392,6 +392,25 @@ static bool has_folded_norm(const Reader *r, const NodeProto *n)
 	return found;
 }
 
+// Warns of numbers that the exporter made of weights: as far as these weights act through them,
+// they are not trained.
+static void doubt_numbers(Reader *r)
+{
+	enum { FEW = 2 };
+	Text names = {.arena = r->arena};
+	int n = 0;
+	for (int s = 0; s < r->g->slots.count; s++) {
+		const Slot *slot = &r->g->slots.at[s];
+		if (slot->kind == S_frozen && slot->why == made_numbers && n++ < FEW)
+			say(&names, "%s'%s' (initializer '%s')", n > 1 ? ", " : "", slot->name,
+			    slot->file);
+	}
+	if (n > FEW)
+		say(&names, " and %d more", n - FEW);
+	if (n)
+		doubt(r, format(r->arena, "%s: %s", names.at, made_numbers));
+}
+
 void note_roles(Reader *r)
 {
 	int fused = 0, renamed = 0;
@@ -410,7 +429,7 @@ void note_roles(Reader *r)
 	Table *held = table_new(r->arena); // by initializer: the parameters in it
 	for (int s = 0; s < r->g->slots.count; s++) {
 		const Slot *slot = &r->g->slots.at[s];
-		if (slot->kind == S_frozen)
+		if (slot->kind == S_frozen && slot->why != made_numbers)
 			note(r, "%s is not trained: %s", slot->name, slot->why);
 		if (slot->kind != S_param || !slot->file)
 			continue;
@@ -425,6 +444,7 @@ void note_roles(Reader *r)
 			     "export: separated",
 			     r->weights.at[i]->name, (int)*n);
 	}
+	doubt_numbers(r);
 	note_lost_parameters(r);
 	if (renamed)
 		note(r, "%d parameter%s in initializers of another name", renamed,

@@ -13,6 +13,8 @@ const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
 const char computed_from[] =
     "computed by the exporter from the weight: export with optimize=False to train the weight";
+const char made_numbers[] =
+    "the exporter made numbers of it; export with optimize=False to train it";
 static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- tables that their values identify -------------------------------------------------
@@ -296,7 +298,7 @@ static const char *signature_reason(const Use *u)
 	if (parameters && u->reader && (added || vector || contracted) && !is_recomputed(u))
 		return no_reason;
 	if (parameters)
-		return "the exporter made numbers of it; export with optimize=False to train it";
+		return made_numbers;
 	int stem = (int)strlen(w->name) -
 	           (int)strlen("_bias"); // X.weight_bias: BatchNorm fused into a convolution
 	if (ends_with(w->name, "_bias") &&

@@ -324,6 +324,15 @@ quotients (float[200] x) => (float wrong, float mean, int64 total)
 }"""
 save(parser.parse_model(QUOTIENTS), "quotients.onnx")
 
+# A remainder with the sign of the number that is divided, and a function that is small near 0.
+REMAINDERS = """<ir_version: 8, opset_import: ["": 18]>
+remainders (float[n] x, float[n] y) => (float[n] rest, float[n] small)
+{
+  rest = Mod<fmod = 1>(x, y)
+  small = Sinh(x)
+}"""
+save(parser.parse_model(REMAINDERS), "remainders.onnx")
+
 # Products long enough, and values between them large enough, to be rounded by --precision bf16.
 def wave(name, *shape):
     count = int(np.prod(shape))
