@@ -67,7 +67,6 @@ static const struct {
 } apart[] = {
     {"max(x, -inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"min(x, inf)", INFINITIES, "at a tie any share of the gradient is one"},
-    {"pow(x, 0.5)", ZEROS, "the slope is infinite; that of sqrt is 0 by convention"},
     {"pow(x, 0.5)", INFINITIES, "IEEE 754 has pow(-inf, 1/2) = inf"},
     {"pow(x, -0.5)", ZEROS, "a pole; IEEE 754 has pow(-0, -1/2) = inf"},
     {"pow(x, -0.5)", INFINITIES, "IEEE 754 has pow(-inf, -1/2) = 0"},
