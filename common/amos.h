@@ -257,8 +257,10 @@ struct amos_training {
 /* Trains on batches out of files, as the command does: it evaluates and ends as the options say.
  * The weights are those of the last step. It goes on where the instance stands: two calls of 5
  * steps equal one of 10. There is a run directory only with the option "out" or "resume"; a
- * training that progress() stops has saved there. AMOS_INPUT: data or options do not fit the
- * model, or a loss is not finite; the instance keeps the steps made. */
+ * training that progress() stops has saved there. Nothing is printed, such as the note of the
+ * command that an array is the same in every batch: one of exactly its input's shape, next to
+ * arrays of samples. AMOS_INPUT: data or options do not fit the model, or a loss is not finite; the
+ * instance keeps the steps made. */
 AMOS_API int amos_fit(struct amos *m, const struct amos_training *training);
 
 /* ---- a command ---------------------------------------------------------------------- */
