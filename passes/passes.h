@@ -327,7 +327,7 @@ Graph *precision_pass(Arena *, const Graph *, const Machine *);
 // Fails if the machine has no such products; `target`: what the message calls it.
 void check_precision(const Graph *, const Machine *, const char *target);
 // statistics.c: rewrites sums over columns, so that one pass finds them.
-Graph *statistics_pass(Arena *, const Graph *);
+const Graph *statistics_pass(Arena *, const Graph *); // the same if it changes nothing
 // line_windows.c: writes convolutions of few channels as matrix registers multiply.
 Graph *line_windows_pass(Arena *, const Graph *);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);

@@ -54,7 +54,9 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
 	case PASS_statistics:
-		unit->graph = graph_live(arena, statistics_pass(arena, g));
+		unit->graph = statistics_pass(arena, g);
+		if (unit->graph != g)
+			unit->graph = graph_live(arena, unit->graph);
 		return;
 	case PASS_line_windows:
 		if (rounds_for_registers(unit))

@@ -1,8 +1,8 @@
 // statistics.c: rewrites sums over columns, as norms of batches take them.
 // The kernel of a product adds up columns of its result as they leave the tile, for little more
 // than each sum costs. In exact arithmetic these are equal, but the second reads less:
-//   sum(x * c)        c * sum(x), c a number for each column: sums that differ by such
-//                     factors alone become one
+//   sum(x * c)        c * sum(x), c a number for each column, if there is another sum of x that
+//                     differs by such factors alone: both become one
 //   sum((x - mean)^2) sum(x^2) - mean * sum(x): it needs no mean first, so no second pass
 // The difference loses digits if the mean is large, but x, rounded to bf16, lost more: an error of
 // 2^-9 mean in x is 2^-18 mean^2 in the square, and f32 has 2^-24. Sums of f32 stay as they are.
@@ -62,6 +62,16 @@ static Ref put_factored(Graph *g, const Val *sum, Ref x)
 	            put_reduce(g, O_sum, product, sum->attr->n, sum->attr->i));
 }
 
+// Returns how many sums have the factors of this one that are not constant; NULL: there are none.
+static uint64_t *sums_alike(const Graph *g, Table *sums, const Val *sum)
+{
+	Factors constant = {0}, other = {0};
+	if (!find_factors(g, sum->in[0], sum, &constant, &other) || !other.n)
+		return NULL;
+	sort_refs(other.n, other.at);
+	return table_cell(sums, other.at, sizeof *other.at * (size_t)other.n);
+}
+
 // True if x is rounded, perhaps reshaped.
 static bool is_rounded(const Graph *g, Ref x)
 {
@@ -71,18 +81,23 @@ static bool is_rounded(const Graph *g, Ref x)
 	return v->op == O_cast && val(g, v->in[0])->type == E_bf16;
 }
 
-// Returns the sum of squared distances from the mean; 0: x is none of these squares.
-static Ref put_moment(Graph *g, const Val *sum, Ref x)
+// True if x is the square of a rounded value's distance from its mean.
+static bool is_moment(const Graph *g, const Val *sum, Ref x)
 {
 	const Val *square = val(g, x), *distance = val(g, square->in[0]);
 	if (square->op != O_mul || square->in[0] != square->in[1] || distance->op != O_sub)
-		return 0;
+		return false;
+	Ref from = distance->in[0];
+	const Val *quotient = val(g, distance->in[1]), *first = val(g, quotient->in[0]);
+	return quotient->op == O_div && first->op == O_sum && first->in[0] == from &&
+	       same_shape(&first->shape, &sum->shape) && is_rounded(g, from);
+}
+
+static Ref put_moment(Graph *g, const Val *sum, Ref x)
+{
+	const Val *distance = val(g, val(g, x)->in[0]);
 	Ref from = distance->in[0], mean = distance->in[1];
-	const Val *quotient = val(g, mean), *first = val(g, quotient->in[0]);
-	bool of_mean = quotient->op == O_div && first->op == O_sum && first->in[0] == from &&
-	               same_shape(&first->shape, &sum->shape);
-	if (!of_mean || !is_rounded(g, from))
-		return 0;
+	const Val *quotient = val(g, mean);
 	Ref squares = put2(g, O_mul, from, from);
 	squares = put_reduce(g, O_sum, squares, sum->attr->n, sum->attr->i);
 	Ref moment = put2(g, O_sub, squares, put2(g, O_mul, mean, quotient->in[0]));
@@ -97,20 +112,36 @@ static bool sums_columns(const Graph *g, const Val *v)
 	       count_of(&val(g, v->in[0])->shape) > count_of(&v->shape);
 }
 
+typedef struct Statistics {
+	const Graph *from;
+	Table *sums; // see sums_alike()
+} Statistics;
+
 static Ref put_statistic(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	const Graph *from = context;
+	const Statistics *s = context;
+	const uint64_t *alike = sums_columns(s->from, v) ? sums_alike(s->from, s->sums, v) : NULL;
 	Ref r = 0;
-	if (sums_columns(from, v))
+	if (alike && is_moment(to, v, in[0]))
 		r = put_moment(to, v, in[0]);
-	if (!r && sums_columns(from, v))
+	else if (alike && *alike > 1)
 		r = put_factored(to, v, in[0]);
 	return r ? r : put_as(to, v, in);
 }
 
-Graph *statistics_pass(Arena *arena, const Graph *from)
+const Graph *statistics_pass(Arena *arena, const Graph *from)
 {
+	Statistics s = {from, table_new(arena)};
+	bool some = false;
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		uint64_t *alike = sums_columns(from, v) ? sums_alike(from, s.sums, v) : NULL;
+		if (alike)
+			some |= (*alike)++ || is_moment(from, v, v->in[0]);
+	}
+	if (!some)
+		return from;
 	Graph *to = graph_like(arena, from);
-	copy_graph(to, from, NULL, put_statistic, (void *)from);
+	copy_graph(to, from, NULL, put_statistic, &s);
 	return to;
 }
