@@ -97,11 +97,11 @@ static void sweeping(void)
 }
 
 // Returns the name of a temporary file of the target that a killed process left.
-static const char *leave(const char *target)
+static const char *leave(Arena *arena, const char *target)
 {
 	struct amos_temp_file file;
 	need_done(amos_file_open(&file, target));
-	const char *name = strdup(file.temporary);
+	const char *name = format(arena, "%s", file.temporary);
 	amos_file_drop(&file);
 	write_file(name, "", 0);
 	return name;
@@ -112,7 +112,7 @@ static void leaving(void)
 {
 	mkdir("leave", 0777);
 	Arena *arena = arena_new();
-	const char *own = leave("leave/out"), *other = leave("leave/other"),
+	const char *own = leave(arena, "leave/out"), *other = leave(arena, "leave/other"),
 	           *linker = format(arena, "%s.tmp1234567", own);
 	write_file(linker, "", 0);
 	struct amos_temp_file first, second;
