@@ -100,6 +100,10 @@ nodes = [helper.make_node(op, (names.replace('x', 'turned') if attributes else n
          for i, (op, names, attributes) in enumerate(wrong)]
 save('recurrent.onnx', nodes, {'x': [5, 2, 3], 'turned': [2, 5, 3]}, weights, [node.output[0] for node in nodes])
 
+# A bias of other channels.
+save('bias.onnx', [helper.make_node('Conv', ['x', 'w', 'b'], ['y'], '/conv')], {'x': [1, 1, 4]},
+     [array('w', np.ones((2, 1, 3), np.float32)), array('b', np.ones((2, 2), np.float32))])
+
 # Files that contradict themselves.
 row, relu = {'x': [2, 4]}, helper.make_node('Relu', ['x'], ['y'], '/relu')
 save('no-opset.onnx', [relu], row, opset_imports=[])
