@@ -90,6 +90,20 @@ weights = [array('minus', np.array([-5, 4])), array('axes', np.array([2])), arra
 save('attributes.onnx', nodes, {'x': [2, 4], 'image': [1, 1, 6, 6], 'steps': [5, 1, 3], 'one': [1, 1]}, weights,
      [node.output[0] for node in nodes])
 
+# States, biases, peepholes and lengths that do not fit a recurrent layer of 4 units, 2 sequences and 5 steps.
+kinds = {'h': [1, 2, 6], 'c': [1, 2, 4], 'flat': [2, 4], 'three': [1, 3, 4], 'first': [2, 1, 6], 'b': [1, 24], 'p': [1, 18], 'n': [3]}
+wrong = [('LSTM', 'x w r   h', {}), ('LSTM', 'x w r   c h', {}), ('LSTM', 'x w r   c three', {}), ('LSTM', 'x w r   flat', {}),
+         ('LSTM', 'x w r   first', dict(layout=1)), ('LSTM', 'x w r b', {}), ('LSTM', 'x w r     p', {}), ('LSTM', 'x w r  n', {})]
+weights = [array('w', np.ones((1, 16, 3), np.float32)), array('r', np.ones((1, 16, 4), np.float32))]
+weights += [array(name, np.ones(shape, np.int32 if name == 'n' else np.float32)) for name, shape in kinds.items()]
+nodes = [helper.make_node(op, (names.replace('x', 'turned') if attributes else names).split(' '), [f'{op}_{i}'], f'/{i}', **attributes)
+         for i, (op, names, attributes) in enumerate(wrong)]
+save('recurrent.onnx', nodes, {'x': [5, 2, 3], 'turned': [2, 5, 3]}, weights, [node.output[0] for node in nodes])
+
+# A bias of other channels.
+save('bias.onnx', [helper.make_node('Conv', ['x', 'w', 'b'], ['y'], '/conv')], {'x': [1, 1, 4]},
+     [array('w', np.ones((2, 1, 3), np.float32)), array('b', np.ones((2, 2), np.float32))])
+
 # Files that contradict themselves.
 row, relu = {'x': [2, 4]}, helper.make_node('Relu', ['x'], ['y'], '/relu')
 save('no-opset.onnx', [relu], row, opset_imports=[])

@@ -333,6 +333,19 @@ remainders (float[n] x, float[n] y) => (float[n] rest, float[n] small)
 }"""
 save(parser.parse_model(REMAINDERS), "remainders.onnx")
 
+# A convolution without a bias, as PyTorch's newer exporter writes it in three dimensions: with zeros of two columns.
+NO_BIAS = """<ir_version: 8, opset_import: ["": 18]>
+no_bias (float[n, 1, 2, 2, 2] x) => (float[n, 3, 1, 1, 1] y)
+<float[3, 1, 2, 2, 2] w = {1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0},
+ int64[1] columns = {2}, float[1] zero = {0}>
+{
+  rows = Shape<start = 0, end = 1>(w)
+  sizes = Concat<axis = 0>(rows, columns)
+  zeros = Expand(zero, sizes)
+  y = Conv(x, w, zeros)
+}"""
+save(parser.parse_model(NO_BIAS), "no_bias.onnx")
+
 # Products long enough, and values between them large enough, to be rounded by --precision bf16.
 def wave(name, *shape):
     count = int(np.prod(shape))
