@@ -83,12 +83,18 @@ void partials_hold(Gen *g, Partials *p, const Index *unit)
 		p->sum[k] = variable(g, load_part(g, p, k, &lanes, p->block));
 }
 
+// Stores what variables hold of the worker's part.
+static void store_part(Gen *g, const Partials *p, const Lanes *lanes)
+{
+	for (int k = 0; k < p->reduce->count; k++)
+		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
+		            lanes, read_variable(g, p->sum[k]));
+}
+
 void partials_release(Gen *g, const Partials *p, const Index *unit)
 {
 	Lanes lanes = index_value(g, unit);
-	for (int k = 0; k < p->reduce->count; k++)
-		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
-		            &lanes, read_variable(g, p->sum[k]));
+	store_part(g, p, &lanes);
 }
 
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)
@@ -229,9 +235,7 @@ void partials_store(Gen *g, const Partials *p, Value column, int64_t columns)
 	join_all(g, p);
 	Loop first = first_begin(g, p, column, columns);
 	Lanes lanes = {.base = column};
-	for (int k = 0; k < p->reduce->count; k++)
-		store_lanes(g, sum_type(g, p->reduce->at[k].val), part_address(g, p, k, p->block),
-		            &lanes, read_variable(g, p->sum[k]));
+	store_part(g, p, &lanes);
 	when_end(g, &first);
 }
 
