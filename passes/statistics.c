@@ -25,15 +25,17 @@ static bool is_constant_along(const Graph *g, Ref x, const Val *sum)
 	return true;
 }
 
-// Adds the factors of x to those that are constant along the reduced axes, and to others. False:
-// there are too many.
-static bool find_factors(const Graph *g, Ref x, const Val *sum, Factors *constant, Factors *other)
+// Adds the factors of x, which has as many products above it as depth says, to those that are
+// constant along the reduced axes, and to others. False: there are too many.
+static bool find_factors(const Graph *g, Ref x, const Val *sum, int depth, Factors *constant,
+                         Factors *other)
 {
 	const Val *v = val(g, x);
 	bool is = is_constant_along(g, x, sum);
 	if (!is && v->op == O_mul)
-		return find_factors(g, v->in[0], sum, constant, other) &&
-		       find_factors(g, v->in[1], sum, constant, other);
+		return depth < 2 * FACTORS &&
+		       find_factors(g, v->in[0], sum, depth + 1, constant, other) &&
+		       find_factors(g, v->in[1], sum, depth + 1, constant, other);
 	Factors *to = is ? constant : other;
 	if (to->n == FACTORS)
 		return false;
@@ -53,7 +55,7 @@ static Ref put_product(Graph *g, const Factors *f)
 static Ref put_factored(Graph *g, const Val *sum, Ref x)
 {
 	Factors constant = {0}, other = {0};
-	if (!find_factors(g, x, sum, &constant, &other) || !constant.n || !other.n)
+	if (!find_factors(g, x, sum, 0, &constant, &other) || !constant.n || !other.n)
 		return 0;
 	Ref product = put_product(g, &other);
 	if (!same_shape(&val(g, product)->shape, &val(g, x)->shape))
@@ -66,7 +68,7 @@ static Ref put_factored(Graph *g, const Val *sum, Ref x)
 static uint64_t *sums_alike(const Graph *g, Table *sums, const Val *sum)
 {
 	Factors constant = {0}, other = {0};
-	if (!find_factors(g, sum->in[0], sum, &constant, &other) || !other.n)
+	if (!find_factors(g, sum->in[0], sum, 0, &constant, &other) || !other.n)
 		return NULL;
 	sort_refs(other.n, other.at);
 	return table_cell(sums, other.at, sizeof *other.at * (size_t)other.n);
@@ -84,12 +86,18 @@ static bool is_rounded(const Graph *g, Ref x)
 // True if x is the square of a rounded value's distance from its mean.
 static bool is_moment(const Graph *g, const Val *sum, Ref x)
 {
-	const Val *square = val(g, x), *distance = val(g, square->in[0]);
-	if (square->op != O_mul || square->in[0] != square->in[1] || distance->op != O_sub)
+	const Val *square = val(g, x);
+	if (square->op != O_mul || square->in[0] != square->in[1])
+		return false;
+	const Val *distance = val(g, square->in[0]);
+	if (distance->op != O_sub)
 		return false;
 	Ref from = distance->in[0];
-	const Val *quotient = val(g, distance->in[1]), *first = val(g, quotient->in[0]);
-	return quotient->op == O_div && first->op == O_sum && first->in[0] == from &&
+	const Val *quotient = val(g, distance->in[1]);
+	if (quotient->op != O_div)
+		return false;
+	const Val *first = val(g, quotient->in[0]);
+	return first->op == O_sum && first->in[0] == from &&
 	       same_shape(&first->shape, &sum->shape) && is_rounded(g, from);
 }
 
