@@ -190,114 +190,149 @@ static bool overlaps(const DotSizes *p, const Sched *s)
 	       last >= p->matrix;
 }
 
-DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
-                   const Machine *machine)
+// What the rows of a are.
+typedef struct Rows {
+	bool windows, squares; // patches; squares of Winograd's method
+	bool summed;           // squares are steps of k
+	int rank;              // of the value under the windows
+} Rows;
+
+// Finds the rows of a and the steps of k: of one element, or of as many as an instruction
+// multiplies.
+static Rows step_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Val *v,
+                       const Sched *s, const Machine *machine, DotSizes *p)
+{
+	Rows rows = {.squares = s->a == W_winograd};
+	rows.windows =
+	    (s->a == W_patch || rows.squares) && find_patch(scratch, g, inside, v, p, &p->patch);
+	rows.rank = rows.windows ? val(g, p->patch.from)->shape.rank : 0;
+	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
+	// A patch has whole lines of pairs that are not all complete.
+	const Digit *inner = p->patch.step.at;
+	int64_t whole = rows.windows && inner->extent % 2 ? inner->extent : 0;
+	int matrix = machine->pairs > 1 ? machine->pairs : 0;
+	bool fits = !matrix ||
+	            (rows.windows ? fits_matrix(&p->patch, rows.rank, matrix) : p->k >= 2 * matrix);
+	bool pairs = machine->pairs && narrow && whole <= machine->depth && fits;
+	p->slices = is_sliced(scratch, g, inside, v, p, machine) ? SLICES : 1;
+	p->fold = pairs || p->slices > 1 ? 2 : 1;
+	p->matrix = p->fold > 1 ? matrix : 0;
+	p->line = p->k;
+	p->steps = ceil_div(p->k, p->fold);
+	p->dense = p->fold > 1 && s->a == W_place;
+	if (rows.windows)
+		fold_digits(p, rows.rank);
+	rows.squares = rows.squares && rows.windows && find_squares(g, &p->patch, &p->squares);
+	rows.summed = rows.squares && p->squares.summed;
+	return rows;
+}
+
+// Rows of a strip lie far enough apart not to share a set of L1, or what a matrix register loads is
+// adjacent. A panel is not a multiple of 4096 bytes.
+static void packed_sizes(DotSizes *p, const Sched *s, const Rows *kind, const Machine *machine)
+{
+	bool by_steps = s->a == W_copy && !p->matrix;
+	int64_t padded = ceil_div(s->height, machine->lanes) * machine->lanes;
+	p->strips = ceil_div(p->m, s->height);
+	p->panels = ceil_div(p->n, p->width);
+	p->blocks = p->chunk_blocks = ceil_div(p->steps, s->depth);
+	p->chunk = p->steps;
+	p->sum_line = p->sum_rows = s->height;
+	p->a_row = by_steps ? 1 : p->matrix ? p->matrix : s->depth + 16;
+	p->a_step = by_steps || p->matrix ? padded : 1;
+	p->a_slice =
+	    p->a_step > 1 ? p->a_step * s->depth + 2 * machine->lanes : s->height * p->a_row;
+	p->b_slice = (s->depth + 1) * p->width;
+	p->strip_size = p->a_slice * p->slices;
+	p->panel_size = p->b_slice * p->slices;
+	if (kind->summed)
+		summed_sizes(p, s);
+	else if (kind->squares)
+		square_sizes(p, s);
+	else if (kind->windows)
+		patch_sizes(p, s, kind->rank, machine->lanes);
+}
+
+// What a launch before packs for all workers, and the sums of the parts of k, which the launch
+// after adds up.
+static void work_sizes(DotSizes *p, const Graph *g, const Val *v, const Sched *s)
+{
+	bool used[] = {s->a_shared, s->b_shared};
+	Packing way[] = {s->a, s->b};
+	int64_t parts[] = {p->strips, p->panels}, size[] = {p->strip_size, p->panel_size};
+	for (int o = 0; o < COUNT(p->shared); o++) {
+		struct Shared *shared = &p->shared[o];
+		shared->batches = 1;
+		for (int a = 0; a < p->lead; a++)
+			shared->batches *= val(g, v->in[o])->shape.dim[a];
+		shared->size = parts[o] * size[o];
+		shared->pieces = way[o] == W_copy ? ceil_div(s->depth, COPIED) : parts[o];
+		shared->offset = p->partials;
+		if (used[o])
+			p->partials +=
+			    full_lines(shared->batches * p->blocks * shared->size * p->bytes);
+	}
+	p->part_blocks = p->blocks;
+	if (s->parts > 1) {
+		p->part_blocks = ceil_div(p->blocks, s->parts);
+		p->part_size = p->strips * p->sum_rows * p->panels * p->width;
+		p->part_offset = p->partials;
+		p->partials += full_lines(s->parts * p->part_size * p->bytes);
+	}
+}
+
+// The workers, and the local memory of each.
+static void worker_sizes(DotSizes *p, const Sched *s, const Rows *kind, const Machine *machine)
 {
 	// Panels whose sums take a third of L1, since matrices are stored in it; those of full
 	// rows, which are written from first to last, come from L2. Two if they overlap.
 	enum { HELD = 4, ROWS = 16, OVERLAPPED = 2 };
+	p->down = kind->summed ? ceil_div(p->squares.channels, p->squares.block)
+	                       : ceil_div(p->strips, s->strips);
+	p->across = ceil_div(p->panels, s->panels);
+	// Sums of strips that wait for the next block, or for the other panels.
+	int64_t waiting = p->blocks > 1 || s->order == N_panels ? s->strips : 1;
+	int64_t rows = kind->summed    ? WINDOW * s->height
+	               : kind->squares ? SQUARE_ROWS
+	                               : waiting * p->sum_rows;
+	bool early = p->matrix && s->order == N_strips && p->blocks == 1 && s->parts <= 1;
+	p->overlap = overlaps(p, s);
+	p->ahead = p->overlap && s->a == W_transpose && !s->a_shared && s->group == 1;
+	int64_t held = p->overlap ? OVERLAPPED : p->across > 1 ? HELD : ROWS;
+	p->held = early ? MIN(s->panels, held) : s->panels;
+	p->sum_row = (s->parts > 1 ? p->panels : kind->squares ? 1 : p->held) * p->width;
+	if (p->matrix && s->parts <= 1 && !kind->squares) // a tile's rows in different sets of L1
+		p->sum_row += 2 * machine->lanes;
+	if (s->parts > 1) // the launch after adds a strip up
+		rows = p->sum_rows;
+	p->sums = full_lines(rows * p->sum_row * p->bytes);
+	if (kind->squares) {
+		p->strip = full_lines(POINTS * p->strip_point * p->bytes);
+		p->products = full_lines(POINTS * p->sum_point * p->bytes);
+	} else if (s->a != W_place && !s->a_shared) {
+		int64_t strips = s->a == W_patch ? 1 : p->ahead ? 2 : s->group;
+		p->strip = full_lines(strips * p->strip_size * p->bytes);
+	}
+	if (s->b != W_place && !s->b_shared)
+		p->panel = full_lines(s->panels * p->panel_size * p->bytes);
+	p->local = MAX(1, s->gang) * p->sums + p->strip + p->panel + p->products;
+}
+
+DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
+                   const Machine *machine)
+{
 	const Val *v = val(g, kern->root);
 	const Sched *s = kern->sched;
 	DotSizes p = matrix_sizes(g, v);
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
-	bool narrow = val(g, v->in[0])->type == E_bf16 && val(g, v->in[1])->type == E_bf16;
-	bool squares = s->a == W_winograd;
-	bool windows =
-	    (s->a == W_patch || squares) && find_patch(scratch, g, inside, v, &p, &p.patch);
-	int rank = windows ? val(g, p.patch.from)->shape.rank : 0;
-	// A patch has whole lines of pairs that are not all complete.
-	int64_t whole = windows && p.patch.step.at[0].extent % 2 ? p.patch.step.at[0].extent : 0;
-	int matrix = machine->pairs > 1 ? machine->pairs : 0;
-	bool fits = !matrix || (windows ? fits_matrix(&p.patch, rank, matrix) : p.k >= 2 * matrix);
-	p.slices = is_sliced(scratch, g, inside, v, &p, machine) ? SLICES : 1;
-	p.fold =
-	    (machine->pairs && narrow && whole <= machine->depth && fits) || p.slices > 1 ? 2 : 1;
-	p.matrix = p.fold > 1 ? matrix : 0;
-	p.line = p.k;
-	p.steps = ceil_div(p.k, p.fold);
-	p.dense = p.fold > 1 && s->a == W_place;
-	if (windows)
-		fold_digits(&p, rank);
-	squares = squares && windows && find_squares(g, &p.patch, &p.squares);
 	p.width = s->vectors * p.lanes;
+	Rows rows = step_sizes(scratch, g, inside, v, s, machine, &p);
 	if (!s->height)
 		return p;
-	p.strips = ceil_div(p.m, s->height);
-	p.panels = ceil_div(p.n, p.width);
-	p.blocks = p.chunk_blocks = ceil_div(p.steps, s->depth);
-	p.chunk = p.steps;
-	p.sum_line = p.sum_rows = s->height;
-	// Rows of a strip lie far enough apart not to share a set of L1, or what a matrix register
-	// loads is adjacent. A panel is not a multiple of 4096 bytes.
-	bool by_steps = s->a == W_copy && !p.matrix;
-	int64_t padded = ceil_div(s->height, machine->lanes) * machine->lanes;
-	p.a_row = by_steps ? 1 : p.matrix ? p.matrix : s->depth + 16;
-	p.a_step = by_steps || p.matrix ? padded : 1;
-	p.strip_size =
-	    p.a_step > 1 ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
-	p.panel_size = (s->depth + 1) * p.width;
-	p.a_slice = p.strip_size;
-	p.b_slice = p.panel_size;
-	p.strip_size *= p.slices;
-	p.panel_size *= p.slices;
-	bool summed = squares && p.squares.summed;
-	if (summed)
-		summed_sizes(&p, s);
-	else if (squares)
-		square_sizes(&p, s);
-	else if (windows)
-		patch_sizes(&p, s, rank, machine->lanes);
-	bool used[] = {s->a_shared, s->b_shared};
-	Packing way[] = {s->a, s->b};
-	int64_t parts[] = {p.strips, p.panels}, size[] = {p.strip_size, p.panel_size};
-	for (int o = 0; o < COUNT(p.shared); o++) {
-		struct Shared *shared = &p.shared[o];
-		shared->batches = 1;
-		for (int a = 0; a < p.lead; a++)
-			shared->batches *= val(g, v->in[o])->shape.dim[a];
-		shared->size = parts[o] * size[o];
-		shared->pieces = way[o] == W_copy ? ceil_div(s->depth, COPIED) : parts[o];
-		shared->offset = p.partials;
-		if (used[o])
-			p.partials +=
-			    full_lines(shared->batches * p.blocks * shared->size * p.bytes);
-	}
-	p.part_blocks = p.blocks;
-	if (s->parts > 1) {
-		p.part_blocks = ceil_div(p.blocks, s->parts);
-		p.part_size = p.strips * p.sum_rows * p.panels * p.width;
-		p.part_offset = p.partials;
-		p.partials += full_lines(s->parts * p.part_size * p.bytes);
-	}
-	if (!s->panels)
-		return p;
-	p.down =
-	    summed ? ceil_div(p.squares.channels, p.squares.block) : ceil_div(p.strips, s->strips);
-	p.across = ceil_div(p.panels, s->panels);
-	// Sums of strips that wait for the next block, or for the other panels.
-	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
-	int64_t rows = summed ? WINDOW * s->height : squares ? SQUARE_ROWS : waiting * p.sum_rows;
-	bool early = p.matrix && s->order == N_strips && p.blocks == 1 && s->parts <= 1;
-	p.overlap = overlaps(&p, s);
-	p.ahead = p.overlap && s->a == W_transpose && !s->a_shared && s->group == 1;
-	int64_t held = p.overlap ? OVERLAPPED : p.across > 1 ? HELD : ROWS;
-	p.held = early ? MIN(s->panels, held) : s->panels;
-	p.sum_row = (s->parts > 1 ? p.panels : squares ? 1 : p.held) * p.width;
-	if (p.matrix && s->parts <= 1 && !squares) // a tile's rows in different sets of L1
-		p.sum_row += 2 * machine->lanes;
-	if (s->parts > 1) // the launch after adds a strip up
-		rows = p.sum_rows;
-	p.sums = full_lines(rows * p.sum_row * p.bytes);
-	if (squares) {
-		p.strip = full_lines(POINTS * p.strip_point * p.bytes);
-		p.products = full_lines(POINTS * p.sum_point * p.bytes);
-	} else if (s->a != W_place && !s->a_shared) {
-		int64_t strips = s->a == W_patch ? 1 : p.ahead ? 2 : s->group;
-		p.strip = full_lines(strips * p.strip_size * p.bytes);
-	}
-	if (s->b != W_place && !s->b_shared)
-		p.panel = full_lines(s->panels * p.panel_size * p.bytes);
-	p.local = MAX(1, s->gang) * p.sums + p.strip + p.panel + p.products;
+	packed_sizes(&p, s, &rows, machine);
+	work_sizes(&p, g, v, s);
+	if (s->panels)
+		worker_sizes(&p, s, &rows, machine);
 	return p;
 }
 
