@@ -64,21 +64,22 @@ int64_t bytes_read(const Scheduler *t)
 	return bytes;
 }
 
-// Returns how many elements of a thread of a GPU wait for memory at once, which has 24 KB or more
-// on the way to a multiprocessor: one, if a loop computes it.
+// Returns how many vectors of a map there are side by side: several, if they share the loop that
+// computes them. On a GPU, how many elements of a thread wait for memory at once, which has 24 KB
+// or more on the way to a multiprocessor: one, if a loop computes it.
 static int64_t beside(const Scheduler *t)
 {
 	enum { HEAVY = 24, BYTES = 4 };
-	int weight = 0;
-	if (t->machine->threads == 1)
-		return 1;
+	int weight = 0, single = t->machine->threads == 1;
 	for (int i = 0; i < t->members.count; i++) {
 		const Val *v = val(t->graph, t->members.at[i]);
 		bool loops = prims[v->op].cls == C_reduce || v->op == O_dot;
 		if (loops && !is_own_reduction(t, t->members.at[i]))
-			return 1;
+			return single && reduces_windows(t->graph, v) ? FEW : 1;
 		weight += prims[v->op].weight;
 	}
+	if (single)
+		return 1;
 	int64_t bytes = bytes_read(t);
 	return weight > HEAVY && bytes > 2 * BYTES ? FEW / 2
 	       : weight > HEAVY || bytes > BYTES   ? FEW

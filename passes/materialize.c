@@ -31,7 +31,9 @@ typedef struct Want { // how a value is used
 	bool product;    // a dot reads it, perhaps through moves
 	bool rounded;    // products read its copy in f16 or bf16
 	bool derivative; // of an activation after a product
-	bool whole; // a dot, or what is not computed at its index, reads more than few elements
+	bool whole;    // a dot, or what is not computed at its index, reads more than few elements
+	bool summed;   // a reduction over windows reads it, perhaps through maps
+	int64_t times; // that such a reduction reads each element, as part of other windows
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
@@ -113,6 +115,26 @@ static void find_derivatives(Arena *arena, const Graph *g, const int *live, Want
 	}
 }
 
+// True if maps of windows are computed from r, of their shape.
+static bool from_windows(const Graph *g, Ref r, int depth)
+{
+	const Val *v = val(g, r);
+	bool found = v->op == O_window || (v->op == O_permute && val(g, v->in[0])->op == O_window);
+	if (prims[v->op].cls != C_map || depth > 6)
+		return found;
+	for (int k = 0; k < v->nin && !found; k++)
+		found = same_shape(&val(g, v->in[k])->shape, &v->shape) &&
+		        from_windows(g, v->in[k], depth + 1);
+	return found;
+}
+
+bool reduces_windows(const Graph *g, const Val *v)
+{
+	return prims[v->op].cls == C_reduce && v->op != O_cumsum && v->op != O_argmax &&
+	       count_of(&val(g, v->in[0])->shape) <= SMALL * count_of(&v->shape) &&
+	       from_windows(g, v->in[0], 0);
+}
+
 // True if it gathers few elements of u.
 static bool gathers_few(const Val *v, const Val *u)
 {
@@ -145,6 +167,8 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			bool through = cls == C_move || (v->op == O_gather && k == 0) || wide;
 			of->readers += !through || w->kept;
 			of->product |= v->op == O_dot || (cls == C_move && w->product);
+			of->summed |=
+			    (w->summed && (through || cls == C_map)) || reduces_windows(g, v);
 			if (through) {
 				of->readers += w->readers;
 				of->panel |= w->panel;
@@ -153,12 +177,19 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				of->moved |= w->moved || (v->op != O_reshape && !wide);
 				of->factor |= is_tf32(v) && w->factor;
 				of->whole |= w->whole && !gathers_few(v, u);
+				of->times = MAX(of->times, w->times);
+				if (v->op == O_window && w->summed)
+					of->times =
+					    count_of(&v->shape) / MAX(1, count_of(&u->shape));
 			} else {
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
 				of->rounded |= rounds(g, v) && w->product && w->readers > 1;
 				of->stretch |=
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
+				if (w->summed && cls == C_map && count_of(&u->shape) > 1)
+					of->times = MAX(of->times,
+					                count_of(&v->shape) / count_of(&u->shape));
 				of->moved |= !own_index;
 				of->panel |= !own_index;
 				of->whole |= !own_index || w->product;
@@ -166,26 +197,6 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 		}
 	}
 	return want;
-}
-
-// True if maps of windows are computed from r, of their shape.
-static bool from_windows(const Graph *g, Ref r, int depth)
-{
-	const Val *v = val(g, r);
-	bool found = v->op == O_window || (v->op == O_permute && val(g, v->in[0])->op == O_window);
-	if (prims[v->op].cls != C_map || depth > 6)
-		return found;
-	for (int k = 0; k < v->nin && !found; k++)
-		found = same_shape(&val(g, v->in[k])->shape, &v->shape) &&
-		        from_windows(g, v->in[k], depth + 1);
-	return found;
-}
-
-bool reduces_windows(const Graph *g, const Val *v)
-{
-	return prims[v->op].cls == C_reduce && v->op != O_cumsum && v->op != O_argmax &&
-	       count_of(&val(g, v->in[0])->shape) <= SMALL * count_of(&v->shape) &&
-	       from_windows(g, v->in[0], 0);
 }
 
 static void add_big(Cone *c, Ref r)
@@ -312,6 +323,8 @@ static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, b
 	if (c->tail && v->op == O_add && c->nbig > 1 && count_of(&v->shape) >= VAST)
 		return true;
 	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
+		return true;
+	if (w->times * c->weight > PANEL)
 		return true;
 	// Its readers read both slots anyway, or few elements.
 	bool slots = sums_slots(g, c) && !w->whole;

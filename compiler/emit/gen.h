@@ -567,6 +567,11 @@ static inline Value least(Gen *g, Value a, Value b) // of two signed i64
 	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
 }
 
+static inline Value greatest(Gen *g, Value a, Value b)
+{
+	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSGT, a, b, ""), a, b, "");
+}
+
 static inline Value end_after(Gen *g, Value from, int64_t count, Value end) // at most `end`
 {
 	return least(g, sum_of(g, from, number(g, count)), end);

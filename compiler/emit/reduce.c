@@ -1,9 +1,18 @@
 // reduce.c: emits reduction loops, and those of dots that have no kernel of their own.
-// Long sums are added in blocks, which keeps the rounding errors of f32 small.
+// Long sums are added in blocks, which keeps the rounding errors of f32 small. Those over windows
+// take only the steps inside the value under the windows: outside, they would add 0.
 #include "gen.h"
 #include <string.h>
 
 enum { SHORT = 9 }; // steps that are written one by one
+
+// The steps of a window along an axis: position q of the value under it is step
+// (q * by - base) * each.
+typedef struct Steps {
+	Index base;
+	int64_t each, by; // each: 1 or -1
+	int64_t extent;   // of the axis; 0: the steps are not known
+} Steps;
 
 typedef struct Reduction {
 	int n; // reductions, or one at several lanes
@@ -11,6 +20,7 @@ typedef struct Reduction {
 	const Index *idx;  // n * RANK
 	Shape space;       // of the operands; of dots: [.., m, n, k]
 	Groups groups;     // of the reduced axes
+	Steps steps[RANK]; // by group
 	Index at[RANK];    // where the loops are, on reduced axes
 	bool lanes;        // the last group runs along the lanes
 	int units;         // accumulators per reduction
@@ -39,6 +49,99 @@ static bool varies(Gen *g, const Index *x)
 			return true;
 	}
 	return false;
+}
+
+// ---- windows --------------------------------------------------------------------------
+
+// Finds how steps along an axis are those of a window. False: they are not, or all are inside.
+static bool window_steps(Gen *g, const Val *window, const Index *idx, const Index *step, Steps *own)
+{
+	const Shape *from = &val(g->graph, window->in[0])->shape;
+	for (int k = 0; k < window->attr->n / 7; k++) {
+		const int64_t *row = window->attr->i + 7 * k;
+		int64_t extent = from->dim[row[0]], by = row[6];
+		Index at = window_position(g->vars, row, &idx[row[0]], &idx[from->rank + k]);
+		int64_t each = stride_along(g->vars, &at, step);
+		if (each != 1 && each != -1)
+			continue;
+		*own = (Steps){add_index(g->vars, &at, step, -each), each, by, extent};
+		return window->attr->x == 0 && (by > 1 || !index_fits(g->vars, &at, extent));
+	}
+	return false;
+}
+
+// Finds the window outside of which element idx of r is 0. False: there is none.
+static bool find_steps(Gen *g, Ref r, const Index *idx, const Index *step, Steps *steps)
+{
+	const Val *v = val(g->graph, r);
+	Index own[RANK], in[RANK], zero[RANK];
+	if (!g->inside[r])
+		return false;
+	index_within(&v->shape, idx, own);
+	if (v->op == O_window)
+		return window_steps(g, v, own, step, steps);
+	if (v->op == O_mul)
+		return find_steps(g, v->in[0], own, step, steps) ||
+		       find_steps(g, v->in[1], own, step, steps);
+	if (v->op == O_cast || v->op == O_neg)
+		return find_steps(g, v->in[0], own, step, steps);
+	if (prims[v->op].cls != C_move || has_fill(v->op))
+		return false;
+	operand_index(g->vars, g->graph, v, 0, own, in, zero);
+	return find_steps(g, v->in[0], in, step, steps);
+}
+
+// Finds the steps of reduction k along an axis, if they depend on no other step and no lane.
+static bool steps_along(Gen *g, const Reduction *f, int k, int axis, const Index *step, Steps *own)
+{
+	Index in[RANK];
+	for (int a = 0; a < f->space.rank; a++)
+		in[a] = step[a].n ? step[a] : f->idx[k * RANK + a];
+	if (reduce_op(g, f, k) != O_sum ||
+	    !find_steps(g, val(g->graph, f->reduce[k])->in[0], in, &step[axis], own) ||
+	    varies(g, &own->base))
+		return false;
+	for (int a = 0; a < f->space.rank; a++)
+		if (step[a].n && stride_along(g->vars, &own->base, &step[a]))
+			return false;
+	return true;
+}
+
+static bool same_steps(Gen *g, const Steps *a, const Steps *b)
+{
+	Index apart = add_index(g->vars, &a->base, &b->base, -1);
+	return !apart.n && !apart.constant && a->each == b->each && a->by == b->by &&
+	       a->extent == b->extent;
+}
+
+static void find_windows(Gen *g, Reduction *f)
+{
+	Index step[RANK] = {0};
+	for (int q = 0; q < f->groups.n; q++)
+		for (int a = f->groups.first[q]; a <= f->groups.last[q]; a++)
+			step[a] = some_index(g->vars, f->space.dim[a]);
+	for (int q = 0; q < f->groups.n; q++) {
+		Steps *own = &f->steps[q], other;
+		int axis = f->groups.first[q];
+		bool known = axis == f->groups.last[q] && steps_along(g, f, 0, axis, step, own);
+		for (int k = 1; k < f->n && known; k++)
+			known =
+			    steps_along(g, f, k, axis, step, &other) && same_steps(g, own, &other);
+		if (!known)
+			own->extent = 0;
+	}
+}
+
+// Returns x / by, rounded up, of an index that may be negative.
+static Value quotient_above(Gen *g, const Index *x, int64_t by)
+{
+	int64_t low, high;
+	index_range(g->vars, x, &low, &high);
+	int64_t below = low < 0 ? ceil_div(-low, by) : 0;
+	Index all = shift_index(*x, below * by + by - 1);
+	Value n = index_i64(g, &all);
+	n = by > 1 ? LLVMBuildUDiv(g->b, n, number(g, by), "") : n;
+	return sum_of(g, n, number(g, -below));
 }
 
 // ---- one step -------------------------------------------------------------------------
@@ -180,6 +283,23 @@ static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 	loop_end(g, &loop);
 }
 
+// Takes the steps inside the value under the window.
+static void inside_window(Gen *g, Reduction *f, int group)
+{
+	const Steps *s = &f->steps[group];
+	int64_t size = f->groups.size[group];
+	Index first = s->each > 0 ? s->base : shift_index(s->base, 1 - size);
+	Index last = shift_index(first, size);
+	Value from = quotient_above(g, &first, s->by), to = quotient_above(g, &last, s->by);
+	Loop loop =
+	    loop_begin(g, greatest(g, from, number(g, 0)), least(g, to, number(g, s->extent)), 1);
+	Index at = uniform_index(g, loop.i, s->extent, 1), step = constant_index(0);
+	step = add_index(g->vars, &step, &at, s->each * s->by);
+	f->at[f->groups.first[group]] = add_index(g->vars, &step, &s->base, -s->each);
+	reduce_loops(g, f, group + 1);
+	loop_end(g, &loop);
+}
+
 // Reduces a long axis in blocks, each with accumulators of its own.
 static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 {
@@ -223,7 +343,9 @@ static void reduce_loops(Gen *g, Reduction *f, int group)
 	int64_t block = lanes ? g->kern->sched->lane_block : g->kern->sched->block, count = 1;
 	for (int k = 0; k < f->groups.n; k++)
 		count *= f->groups.size[k];
-	if (count <= SHORT && !f->lanes)
+	if (f->steps[group].extent)
+		inside_window(g, f, group);
+	else if (count <= SHORT && !f->lanes)
 		for (int64_t i = 0; i < size; i++) {
 			Index here = constant_index(i);
 			group_index(g->vars, &f->groups, group, &f->space, &here, f->at);
@@ -312,6 +434,8 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 		for (int a = 0; !f.wide[k] && a < val(g->graph, reduce[k])->shape.rank; a++)
 			f.wide[k] = varies(g, &idx[k * RANK + a]);
 	}
+	if (!f.lanes && !f.keep && g->target->machine->threads == 1)
+		find_windows(g, &f);
 	new_accumulators(g, &f);
 	reduce_loops(g, &f, 0);
 	Value *result = NEWS(g->arena, Value, n);

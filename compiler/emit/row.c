@@ -39,11 +39,63 @@ static void reduce_depth(Gen *g, RowKernel *s, int depth)
 
 // ---- outputs of the full shape --------------------------------------------------------
 
+typedef struct Sums { // that outputs are computed from
+	VEC(Ref) sums;
+	VEC(Index) idx; // RANK for each
+} Sums;
+
+// Adds the reductions that element idx of r is computed from.
+static void find_sums(Gen *g, Ref r, const Index *idx, Sums *found)
+{
+	const Val *v = val(g->graph, r);
+	Index own[RANK], in[RANK], zero[RANK];
+	if (!g->inside[r])
+		return;
+	index_within(&v->shape, idx, own);
+	if (prims[v->op].cls == C_map) {
+		for (int k = 0; k < v->nin; k++)
+			find_sums(g, v->in[k], own, found);
+	} else if (prims[v->op].cls == C_move && !has_fill(v->op)) {
+		operand_index(g->vars, g->graph, v, 0, own, in, zero);
+		find_sums(g, v->in[0], in, found);
+	} else if (v->op == O_sum && index_level(g, v->shape.rank, own) == g->level) {
+		PUSH(g->arena, found->sums, r);
+		for (int a = 0; a < RANK; a++)
+			PUSH(g->arena, found->idx, own[a]);
+	}
+}
+
+// Sums of vectors side by side are one loop, which reads once what does not differ by lane.
+static void reduce_units(Gen *g, int n, const Index *unit, RowKernel *s)
+{
+	Sums found[UNITS] = {0};
+	const Kern *k = g->kern;
+	for (int u = 0; u < n; u++) {
+		group_index(g->vars, &s->groups, s->groups.n - 1, &k->space, &unit[u], s->idx);
+		for (int o = 0; o < k->nout; o++) {
+			Index to[RANK];
+			space_index(g, &val(g->graph, k->out[o])->shape, s->idx, to);
+			find_sums(g, k->out[o], to, &found[u]);
+		}
+	}
+	for (int i = 0; i < found[0].sums.count; i++) {
+		Ref *sums = NEWS(g->arena, Ref, n);
+		Index *idx = NEWS(g->arena, Index, n * RANK);
+		for (int u = 0; u < n; u++) {
+			sums[u] = found[u].sums.at[i];
+			memcpy(idx + u * RANK, found[u].idx.at + i * RANK, sizeof *idx * RANK);
+		}
+		reduce_values(g, n, sums, idx);
+	}
+}
+
 static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	const ValSteps *ahead = &g->kern->sched->ahead;
 	bool near = holds_rows(g->kern->sched, s->row, g->target->machine->l1);
+	if (n > 1 && g->kern->kind == L_map)
+		reduce_units(g, n, unit, s);
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
 		            s->idx);

@@ -28,6 +28,14 @@ bool has_fill(Op op)
 	return op == O_pad || op == O_window || op == O_concat;
 }
 
+// A row has: axis, windows, size, stride, dilation, padding, dilation of the value.
+Index window_position(Vars *w, const int64_t *row, const Index *window, const Index *step)
+{
+	Index at = constant_index(-row[5]);
+	at = add_index(w, &at, window, row[3]);
+	return add_index(w, &at, step, row[4]);
+}
+
 int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx, Index *in,
                   Index *zero)
 {
@@ -43,13 +51,11 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 	case O_window:
 		memcpy(in, idx, sizeof *in * (size_t)from->rank);
 		for (int k = 0; k < v->attr->n / 7; k++) {
-			const int64_t *row = i + 7 * k; // axis, out, size, stride, dilation, ..
-			Index *sum = &in[row[0]];
-			*sum = constant_index(-row[5]);
-			*sum = add_index(w, sum, &idx[row[0]], row[3]);
-			*sum = add_index(w, sum, &idx[from->rank + k], row[4]);
+			const int64_t *row = i + 7 * k;
+			Index *at = &in[row[0]];
+			*at = window_position(w, row, &idx[row[0]], &idx[from->rank + k]);
 			if (row[6] > 1)
-				split_index(w, sum, row[6], sum, &zero[n++]);
+				split_index(w, at, row[6], at, &zero[n++]);
 		}
 		break;
 	case O_concat:
