@@ -64,6 +64,13 @@ int64_t bytes_read(const Scheduler *t)
 	return bytes;
 }
 
+// True for a depthwise convolution.
+static bool sums_products(const Scheduler *t, const Val *v)
+{
+	return v->op == O_sum && val(t->graph, v->in[0])->op == O_mul &&
+	       reduces_windows(t->graph, v);
+}
+
 // Returns how many vectors of a map there are side by side: several, if they share the loop that
 // computes them. On a GPU, how many elements of a thread wait for memory at once, which has 24 KB
 // or more on the way to a multiprocessor: one, if a loop computes it.
@@ -75,7 +82,7 @@ static int64_t beside(const Scheduler *t)
 		const Val *v = val(t->graph, t->members.at[i]);
 		bool loops = prims[v->op].cls == C_reduce || v->op == O_dot;
 		if (loops && !is_own_reduction(t, t->members.at[i]))
-			return single && reduces_windows(t->graph, v) ? FEW : 1;
+			return single && sums_products(t, v) ? FEW : 1;
 		weight += prims[v->op].weight;
 	}
 	if (single)
@@ -401,10 +408,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
-	int weight = 0;
 	bool stores = false;
-	for (int i = 0; i < s->reduce.count; i++)
-		weight += weight_of(t, val(t->graph, s->reduce.at[i].val)->in[0], 0);
 	for (int o = 0; o < t->kern->nout; o++) {
 		Ref r = t->kern->out[o];
 		if (!same_shape(&val(t->graph, r)->shape, &t->kern->space))
@@ -413,7 +417,7 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 		if (!s->before || t->level[r] > 1) // r depends on what is reduced
 			s->after = blocks;
 	}
-	s->together = stores ? 1 : chains_of(t, s->reduce.count, weight);
+	s->together = stores || gpu ? 1 : FEW; // the partial results are in memory
 	s->work = lines * partial_line(columns) * PARTIAL;
 	if (gpu)
 		join_partials(t, rows, columns, s->after > 0);

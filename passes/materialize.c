@@ -167,8 +167,8 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			bool through = cls == C_move || (v->op == O_gather && k == 0) || wide;
 			of->readers += !through || w->kept;
 			of->product |= v->op == O_dot || (cls == C_move && w->product);
-			of->summed |=
-			    (w->summed && (through || cls == C_map)) || reduces_windows(g, v);
+			of->summed |= reduces_windows(g, v) ||
+			              (w->summed && v->op != O_window && (through || cls == C_map));
 			if (through) {
 				of->readers += w->readers;
 				of->panel |= w->panel;
@@ -185,9 +185,10 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
 				of->rounded |= rounds(g, v) && w->product && w->readers > 1;
-				of->stretch |=
+				bool stretched =
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
-				if (w->summed && cls == C_map && count_of(&u->shape) > 1)
+				of->stretch |= stretched;
+				if (w->summed && stretched && count_of(&u->shape) > 1)
 					of->times = MAX(of->times,
 					                count_of(&v->shape) / count_of(&u->shape));
 				of->moved |= !own_index;
@@ -324,7 +325,8 @@ static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, b
 		return true;
 	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
 		return true;
-	if (w->times * c->weight > PANEL)
+	bool map = prims[v->op].cls == C_map && !widens(g, v);
+	if (map && c->nbig && w->times * c->weight > PANEL)
 		return true;
 	// Its readers read both slots anyway, or few elements.
 	bool slots = sums_slots(g, c) && !w->whole;

@@ -6,22 +6,27 @@
 
 // ---- known elements -------------------------------------------------------------------
 
-// Returns the cell of element idx of r among the values known at this level.
-static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
+uint64_t *element_cell(Gen *g, Table *elements, Ref r, const Index *idx)
 {
 	int64_t key[1 + RANK * INDEX_WORDS];
 	int n = 0;
 	key[n++] = r;
-	for (int a = 0; a < rank; a++)
+	for (int a = 0; a < val(g->graph, r)->shape.rank; a++)
 		n += index_words(&idx[a], key + n);
+	return table_cell(elements, key, sizeof *key * (size_t)n);
+}
+
+// Returns the cell of element idx of r among the values known at this level.
+static uint64_t *memo_cell(Gen *g, Ref r, const Index *idx)
+{
 	if (!g->level->memo)
 		g->level->memo = table_new(g->arena);
-	return table_cell(g->level->memo, key, sizeof *key * (size_t)n);
+	return element_cell(g, g->level->memo, r, idx);
 }
 
 void remember(Gen *g, Ref r, const Index *idx, Value v)
 {
-	*memo_cell(g, r, val(g->graph, r)->shape.rank, idx) = (uint64_t)(uintptr_t)v;
+	*memo_cell(g, r, idx) = (uint64_t)(uintptr_t)v;
 }
 
 void bind_memory(Gen *g, Bound *bound)
@@ -323,7 +328,7 @@ Value at(Gen *g, Ref r, const Index *wanted)
 	for (int a = 0; a < v->shape.rank; a++)
 		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : wanted[a];
 	Level *was = level_go(g, index_level(g, v->shape.rank, idx));
-	Value x = (Value)(uintptr_t)*memo_cell(g, r, v->shape.rank, idx);
+	Value x = (Value)(uintptr_t)*memo_cell(g, r, idx);
 	if (!x) {
 		x = compute(g, r, v, idx);
 		remember(g, r, idx, x);

@@ -269,6 +269,8 @@ struct Bound {
 void bind_memory(Gen *, Bound *);
 void unbind_memory(Gen *, Bound *);
 void store_kept(Gen *, const Bound *, const Index *idx); // of all that are kept, element idx
+// Returns the cell of element idx of r in a table of elements.
+uint64_t *element_cell(Gen *, Table *elements, Ref, const Index *idx);
 // Records that element idx of r is v, from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
 // Computes reductions (or dots) in one loop nest, and remembers them: reduce[k] at idx + k * RANK,

@@ -71,24 +71,25 @@ static bool window_steps(Gen *g, const Val *window, const Index *idx, const Inde
 }
 
 // Finds the window outside of which element idx of r is 0. False: there is none.
-static bool find_steps(Gen *g, Ref r, const Index *idx, const Index *step, Steps *steps)
+static bool find_steps(Gen *g, Ref r, const Index *idx, int depth, const Index *step, Steps *steps)
 {
+	enum { DEEP = 8 }; // values on the way
 	const Val *v = val(g->graph, r);
 	Index own[RANK], in[RANK], zero[RANK];
-	if (!g->inside[r])
+	if (!g->inside[r] || depth > DEEP)
 		return false;
 	index_within(&v->shape, idx, own);
 	if (v->op == O_window)
 		return window_steps(g, v, own, step, steps);
 	if (v->op == O_mul)
-		return find_steps(g, v->in[0], own, step, steps) ||
-		       find_steps(g, v->in[1], own, step, steps);
+		return find_steps(g, v->in[0], own, depth + 1, step, steps) ||
+		       find_steps(g, v->in[1], own, depth + 1, step, steps);
 	if (v->op == O_cast || v->op == O_neg)
-		return find_steps(g, v->in[0], own, step, steps);
+		return find_steps(g, v->in[0], own, depth + 1, step, steps);
 	if (prims[v->op].cls != C_move || has_fill(v->op))
 		return false;
 	operand_index(g->vars, g->graph, v, 0, own, in, zero);
-	return find_steps(g, v->in[0], in, step, steps);
+	return find_steps(g, v->in[0], in, depth + 1, step, steps);
 }
 
 // Finds the steps of reduction k along an axis, if they depend on no other step and no lane.
@@ -98,7 +99,7 @@ static bool steps_along(Gen *g, const Reduction *f, int k, int axis, const Index
 	for (int a = 0; a < f->space.rank; a++)
 		in[a] = step[a].n ? step[a] : f->idx[k * RANK + a];
 	if (reduce_op(g, f, k) != O_sum ||
-	    !find_steps(g, val(g->graph, f->reduce[k])->in[0], in, &step[axis], own) ||
+	    !find_steps(g, val(g->graph, f->reduce[k])->in[0], in, 0, &step[axis], own) ||
 	    varies(g, &own->base))
 		return false;
 	for (int a = 0; a < f->space.rank; a++)

@@ -42,6 +42,7 @@ static void reduce_depth(Gen *g, RowKernel *s, int depth)
 typedef struct Sums { // that outputs are computed from
 	VEC(Ref) sums;
 	VEC(Index) idx; // RANK for each
+	Table *seen;    // elements
 } Sums;
 
 // Adds the reductions that element idx of r is computed from.
@@ -49,9 +50,9 @@ static void find_sums(Gen *g, Ref r, const Index *idx, Sums *found)
 {
 	const Val *v = val(g->graph, r);
 	Index own[RANK], in[RANK], zero[RANK];
-	if (!g->inside[r])
-		return;
 	index_within(&v->shape, idx, own);
+	if (!g->inside[r] || (*element_cell(g, found->seen, r, own))++)
+		return;
 	if (prims[v->op].cls == C_map) {
 		for (int k = 0; k < v->nin; k++)
 			find_sums(g, v->in[k], own, found);
@@ -71,6 +72,7 @@ static void reduce_units(Gen *g, int n, const Index *unit, RowKernel *s)
 	Sums found[UNITS] = {0};
 	const Kern *k = g->kern;
 	for (int u = 0; u < n; u++) {
+		found[u].seen = table_new(g->arena);
 		group_index(g->vars, &s->groups, s->groups.n - 1, &k->space, &unit[u], s->idx);
 		for (int o = 0; o < k->nout; o++) {
 			Index to[RANK];
@@ -94,7 +96,7 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 	RowKernel *s = context;
 	const ValSteps *ahead = &g->kern->sched->ahead;
 	bool near = holds_rows(g->kern->sched, s->row, g->target->machine->l1);
-	if (n > 1 && g->kern->kind == L_map)
+	if (g->kern->kind == L_map && g->kern->sched->units > 1)
 		reduce_units(g, n, unit, s);
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
