@@ -85,6 +85,150 @@ void add_gradient(Backprop *s, Ref r, Ref dx)
 		s->gradient[r] = put2(g, O_add, before, dx);
 }
 
+// ---- guards -----------------------------------------------------------------------------
+// select, max, clip and slices hide elements: a gradient of 0 arrives there, and what was computed
+// may be infinite or NaN. 0 times such a slope is NaN, so a map's rule does not count where the
+// gradient is 0. It is added only where both may happen.
+
+enum { SEARCH_LIMIT = 64 }; // number of values after which a search returns true
+
+// True if elements of the gradient `r` may be 0 because they were hidden.
+static bool may_hide(const Graph *g, Ref r, int *left)
+{
+	const Val *v = val(g, r);
+	if (--*left < 0)
+		return true;
+	switch (v->op) {
+	case O_pad:
+	case O_scatter:
+		return true;
+	case O_select:
+		return is_zero_gradient(g, v->in[1]) || is_zero_gradient(g, v->in[2]) ||
+		       may_hide(g, v->in[1], left) || may_hide(g, v->in[2], left);
+	case O_add:
+	case O_sub:
+		return may_hide(g, v->in[0], left) && may_hide(g, v->in[1], left);
+	case O_mul:
+		return may_hide(g, v->in[0], left) || may_hide(g, v->in[1], left);
+	case O_neg:
+	case O_div:
+	case O_cast:
+	case O_sum:
+	case O_reshape:
+	case O_permute:
+	case O_expand:
+	case O_slice:
+		return may_hide(g, v->in[0], left);
+	default:
+		return false;
+	}
+}
+
+// True if elements of `r` may be infinite or NaN though the values it is computed from are finite,
+// other than by overflow of sums and products.
+static bool may_diverge(const Graph *g, Ref r, int *left)
+{
+	const Val *v = val(g, r);
+	Class cls = prims[v->op].cls;
+	if (--*left < 0)
+		return true;
+	switch (v->op) {
+	case O_exp:
+	case O_expm1:
+	case O_log:
+	case O_log1p:
+	case O_sqrt:
+	case O_rsqrt:
+	case O_pow:
+	case O_mod:
+		return true;
+	case O_div:
+		if (!is_const(g, unmoved(g, v->in[1])))
+			return true;
+		break;
+	default:
+		break;
+	}
+	bool diverges = false;
+	for (int k = 0; cls != C_dot && cls != C_composite && cls != C_loop && k < v->nin; k++)
+		diverges |= is_float(val(g, v->in[k])->type) && may_diverge(g, v->in[k], left);
+	return diverges;
+}
+
+// True if the rule of v multiplies the gradient by what may be infinite or NaN.
+static bool multiplies(const Val *v)
+{
+	switch (v->op) {
+	case O_neg:
+	case O_abs:
+	case O_log:
+	case O_log1p: // their rules have guards of their own
+	case O_cast:
+	case O_narrow:
+	case O_add:
+	case O_sub:
+	case O_max:
+	case O_min:
+	case O_select:
+		return false;
+	default:
+		return prims[v->op].cls == C_map;
+	}
+}
+
+// Returns `dx`, or 0 where the gradient of value r, the map v, is 0.
+static Ref put_guarded(Graph *g, Ref r, const Val *v, Ref gradient, Ref dx)
+{
+	if (!multiplies(v) || !may_hide(g, gradient, &(int){SEARCH_LIMIT}) ||
+	    !may_diverge(g, r, &(int){SEARCH_LIMIT}))
+		return dx;
+	Ref zero = put_num(g, val(g, dx)->type, 0);
+	Ref none = put2(g, O_eq, gradient, put_num(g, val(g, gradient)->type, 0));
+	return put3(g, O_select, none, zero, dx);
+}
+
+// ---- values -----------------------------------------------------------------------------
+
+// Returns the operand of v that is not constant, if v is `op` of it and a constant, in *bound; 0:
+// it is not.
+static Ref bounded(const Graph *g, const Val *v, Op op, Ref *bound)
+{
+	for (int k = 0; v->op == op && k < 2; k++)
+		if (is_const(g, unmoved(g, v->in[1 - k]))) {
+			*bound = v->in[1 - k];
+			return v->in[k];
+		}
+	return 0;
+}
+
+// Returns the gradient of *x, if v clips it to constant bounds; 0: it does not. The slope at a
+// bound is 1, as of clamp, not 1/2, as of max and min: whole bins of rounded values lie there.
+static Ref clip_gradient(Graph *g, const Val *v, Ref gradient, Ref *x)
+{
+	Ref low, high, inner = bounded(g, v, O_min, &high);
+	*x = inner ? bounded(g, val(g, inner), O_max, &low) : 0;
+	if (!*x) {
+		inner = bounded(g, v, O_max, &low);
+		*x = inner ? bounded(g, val(g, inner), O_min, &high) : 0;
+	}
+	if (!*x)
+		return 0;
+	Ref within = put2(g, O_and, put2(g, O_le, low, *x), put2(g, O_le, *x, high));
+	return put3(g, O_select, within, gradient, put_num(g, val(g, gradient)->type, 0));
+}
+
+// Adds dx to the gradient of value r; of a fixed value of a body, whose sum over all iterations
+// comes later, `term` to the terms.
+static void pass_on(Backprop *s, Ref r, Ref dx, Contribution term)
+{
+	const Val *v = val(s->g, r);
+	term.slot = v->op == O_slot ? (int)v->attr->i[0] : -1;
+	if (s->first_fixed < 0 || term.slot < s->first_fixed)
+		add_gradient(s, r, dx);
+	else
+		PUSH(s->arena, s->terms, term);
+}
+
 // v is the operation of value r.
 static void backprop_value(Backprop *s, Ref r, const Val *v)
 {
@@ -100,6 +244,11 @@ static void backprop_value(Backprop *s, Ref r, const Val *v)
 				             put_slice(g, gradient, start, shape->dim, NULL));
 			start[axis] += shape->dim[axis];
 		}
+		return;
+	}
+	Ref clipped = clip_gradient(g, v, gradient, &x);
+	if (clipped) {
+		pass_on(s, x, clipped, (Contribution){.gradient = clipped});
 		return;
 	}
 	book_grad(g, v, r, gradient, v->in, dx);
@@ -118,14 +267,11 @@ static void backprop_value(Backprop *s, Ref r, const Val *v)
 	for (int k = 0; k < v->nin; k++) {
 		if (!dx[k] || !s->needs[v->in[k]])
 			continue;
-		const Val *u = val(g, v->in[k]);
-		int slot = u->op == O_slot ? (int)u->attr->i[0] : -1;
-		if (s->first_fixed < 0 || slot < s->first_fixed)
-			add_gradient(s, v->in[k], dx[k]);
-		else // a fixed value of a body: its sum over all iterations comes later
-			PUSH(s->arena, s->terms,
-			     ((Contribution){slot, product ? v->in[1 - k] : 0, k,
-			                     product ? gradient : dx[k]}));
+		dx[k] = put_guarded(g, r, v, gradient, dx[k]);
+		pass_on(s, v->in[k], dx[k],
+		        (Contribution){.other = product ? v->in[1 - k] : 0,
+		                       .which = k,
+		                       .gradient = product ? gradient : dx[k]});
 	}
 }
 

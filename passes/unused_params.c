@@ -6,9 +6,7 @@
 bool is_zero_gradient(const Graph *g, Ref r)
 {
 	double x;
-	while (prims[val(g, r)->op].cls == C_move && val(g, r)->nin == 1)
-		r = val(g, r)->in[0];
-	return const_num(g, r, &x) && x == 0;
+	return const_num(g, unmoved(g, r), &x) && x == 0;
 }
 
 // Returns by Ref the first value between a live value and the loss whose operands have a zero

@@ -67,6 +67,7 @@ static const struct {
 } apart[] = {
     {"max(x, -inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"min(x, inf)", INFINITIES, "at a tie any share of the gradient is one"},
+    {"clip(x, 0, 6)", ZEROS, "at a bound clip has slope 1, relu6 slope 0"},
     {"pow(x, 0.5)", INFINITIES, "IEEE 754 has pow(-inf, 1/2) = inf"},
     {"pow(x, -0.5)", ZEROS, "a pole; IEEE 754 has pow(-0, -1/2) = inf"},
     {"pow(x, -0.5)", INFINITIES, "IEEE 754 has pow(-inf, -1/2) = 0"},

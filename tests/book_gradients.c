@@ -212,6 +212,61 @@ static void check_detached(Arena *arena)
 		      "gradients of element %d of detach(x) * y are %g, %g", i, x.f[i], y.f[i]);
 }
 
+// Slopes where a guard hides what is infinite or NaN, and at the bounds of clips.
+static void check_slopes(Arena *arena)
+{
+	static const struct {
+		const char *line;
+		double x, slope;
+	} known[] = {
+	    {"x:1 = select(0 < x, log(x), x * 3)", 0, 3},
+	    {"x:1 = select(-1 < x, log1p(x), x * 3)", -1, 3},
+	    {"x:1 = select(x == 0, x * 3, 1 / x)", 0, 3},
+	    {"x:1 = select(x == 0, x * 3, x * x / abs(x))", 0, 3},
+	    {"x:1 = select(0 < x, sqrt(x), x * 3)", -1, 3},
+	    {"x:1 = select(0 < x, rsqrt(x), x * 3)", 0, 3},
+	    {"x:1 = select(0 < x, pow(x, -1.5), x * 3)", 0, 3},
+	    {"x:1 = select(0 < x, pow(x, 0.3), x * 3)", -1, 3},
+	    {"x:1 = select(x < 1, exp(x * 1000), x * 3)", 1, 3},
+	    {"x:1 = select(x < 1, expm1(x * 1000), x * 3)", 1, 3},
+	    {"x:1 = select(0 < x, x * log(x), x * 3)", 0, 3},
+	    {"x:1 = select(x == 0, x * 3, -(x * 2) * log(abs(x)) + x)", 0, 3},
+	    {"x:1 = select(x == 0, x * 3, sin(1 / x) * cos(1 / x) * tanh(1 / x))", 0, 3},
+	    {"x:1 = select(x == 0, 1, sin(x) / x)", 0, 0},
+	    {"x:1 = select(x == 0, x * 3, mod(x, x))", 0, 3},
+	    {"x:1 = select(0 < x, sum(log(expand(x; [4])); 0), x * 3)", 0, 3},
+	    {"x:1 = select(x == 0, x * 3, sum(norm(concat(x, x; 0); 0, 0, 0); 0))", 0, 3},
+	    {"x:1 = select(x == 0, x * 3, sum(norm(concat(x, x; 0); 0, 1, 0); 0))", 0, 3},
+	    {"x:1 = slice(log(concat(x, x + 1; 0)); [1], [1], [1])", 0, 1},
+	    {"x:1 = max(log(x), -100)", 0, 0},
+	    {"x:1 = min(max(1 / x, -5), 5)", 0, 0},
+	    {"x:1 = min(max(x, -2), 2)", 2, 1},
+	    {"x:1 = max(min(x, 2), -2)", -2, 1},
+	    {"x:1 = min(max(x * 3, -2), 2)", 1, 0},
+	    {"x:1 = min(2, max(-2, x)) * x", 2, 4},
+	    {"x:1 = max(x, 2)", 2, 0.5},
+	    {"x:1 = act(x; relu)", 0, 0},
+	    {"x:1 = act(x; relu6)", 0, 0},
+	    {"x:1 = act(x; relu6)", 6, 0},
+	    {"x:1 = act(x; hardtanh)", 1, 0},
+	    {"x:1 = act(x; hardtanh)", -1, 0},
+	};
+	double weight = 0;
+	for (int i = -1; i < COUNT(known); i++) {
+		Array slot[SLOTS];
+		seed = 1;
+		const char *line = i < 0 ? "x:1 = x" : known[i].line;
+		Graph *g = case_loss(arena, line, slot);
+		slot[0].f[0] = i < 0 ? 1 : known[i].x;
+		const Graph *with = grad_pass(arena, g, &(bool){true}, NULL);
+		double found = out_named(arena, with, slot, "grad:x").f[0];
+		weight = i < 0 ? found : weight;
+		CHECK(i < 0 || fabs(found / weight - known[i].slope) < 1e-9,
+		      "%s: slope at %g is %g, expected %g", line, slot[0].f[0], found / weight,
+		      i < 0 ? 1 : known[i].slope);
+	}
+}
+
 static bool is_about(const Def *d, const Val *v)
 {
 	Item attr[3];
@@ -270,6 +325,7 @@ void test_gradients(void)
 	}
 	check_ties(always);
 	check_detached(always);
+	check_slopes(always);
 	check_seen(seen, BOOK_grad);
 	check_seen(seen, BOOK_composite);
 	for (int op = 0; op < OPS; op++) {

@@ -17,6 +17,7 @@ static const char *const equal[] = {
     "x:2,3,4 = reshape(x; [list(2, 1), prod(shape(x))]) | reshape(x; [1, 1, 24])",
     "x:2,3,4 = reshape(x; [range(2, 5)]) | x",
     "x:2,3,4 = reshape(x; without([7, 2, 3, 4], 0)) | x",
+    "x:2,3,4 = Transpose(x; [0, -1, 1]) | permute(x; [0, 2, 1])",
     "x:2,3,4 = permute(x; 2 - axes(x)) | permute(x; [2, 1, 0])",
     "x:2,3,4 = sum(x; axes(x; [-1, 0])) | sum(x; [0, 2])",
     "x:2,3,4 = x * sum(shape(x)) + amax(shape(x)) - amin(shape(x)) | x * 9 + 2",

@@ -460,6 +460,29 @@ static void test_inferred(void)
 	rejected(b, "--bind batch=N,x:2=N,x:3=N,past=N");
 }
 
+// Repetitions as a one-hot vector, as PyTorch's older exporter writes repeat_interleave().
+static void test_repetitions(void)
+{
+	Build *b = build(13);
+	PUSH(arena, b->inputs, value("x", 1, "2,3"));
+	PUSH(arena, b->outputs, value("y", 1, "2,12"));
+	static const struct {
+		const char *name;
+		int64_t n, x[2];
+	} given[] = {{"at", 1, {1}}, {"depth", 1, {2}}, {"values", 2, {1, 4}}, {"flat", 1, {-1}}};
+	for (int i = 0; i < COUNT(given); i++)
+		PUSH(arena, b->tensors,
+		     raw(tensor(given[i].name, 7, 1, &given[i].n), given[i].x,
+		         sizeof *given[i].x * (size_t)given[i].n));
+	add_to(b, node("OneHot", "at,depth,values", "one"));
+	add_to(b, node("Reshape", "one,flat", "times"));
+	add_to(b, node("Tile", "x,times", "y"));
+	Model *m = read_built(b, NULL);
+	Shape wanted = shape_of(2, (int64_t[]){2, 12});
+	expect(m && same_shape(&val(m->graph, m->graph->outs.at[0].val)->shape, &wanted),
+	       "repetitions known by index arithmetic");
+}
+
 // ---- parameters -----------------------------------------------------------------------
 
 static int kind_of_slot(const Model *m, const char *name)
@@ -960,6 +983,7 @@ int main(int argc, char **argv)
 	test_order();
 	test_dimensions();
 	test_inferred();
+	test_repetitions();
 	test_merged();
 	test_captured();
 	test_complement();

@@ -74,6 +74,17 @@ static const char head[] =
     "slopes on\n"
     "both sides, and is checked again next to it. Quantization passes gradients through "
     "unchanged.\n"
+    "\n"
+    "Slopes at kinks, where PyTorch's are the same unless noted:\n"
+    "\n"
+    "* Relu at 0, relu6 and hardtanh at their bounds (Clip to 0 and 6, to -1 and 1), Abs at 0: 0.\n"
+    "* Clip at two constant bounds: 1. Max and Min: equal elements share the gradient equally,\n"
+    "  also with a constant and for Clip with one bound, where `torch.clamp` has 1.\n"
+    "* ReduceMax and ReduceMin: equal elements share equally. MaxPool: the first one has all.\n"
+    "* Sqrt, Pow with an exponent between 0 and 1, and norms at 0: 0 (PyTorch: Sqrt infinite).\n"
+    "* Elements that Where, Max, Min, Clip or a slice hides: 0, also where they are infinite or "
+    "NaN\n"
+    "  (PyTorch: NaN).\n"
     "\n";
 
 static char *page(Arena *arena, const char *forward, const char *gradients)

@@ -12,6 +12,13 @@ bool is_const(const Graph *g, Ref r)
 	return val(g, r)->op == O_const;
 }
 
+Ref unmoved(const Graph *g, Ref r)
+{
+	while (prims[val(g, r)->op].cls == C_move && val(g, r)->nin == 1)
+		r = val(g, r)->in[0];
+	return r;
+}
+
 // Declares `x`, element i of a constant, which may lie at any address: some are in mapped files.
 #define ELEMENT(ctype, x)                                                                          \
 	ctype x;                                                                                   \

@@ -387,6 +387,7 @@ void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 // ---- constant.c: known values ---------------------------------------------------------
 
 bool is_const(const Graph *, Ref);
+Ref unmoved(const Graph *, Ref); // Returns the value whose elements moves renumber.
 // True if every element of the constant is this number.
 bool const_num(const Graph *, Ref, double *);
 // True for a constant of at most 1024 x 1024 elements that is at most -1e30 for future keys and 0

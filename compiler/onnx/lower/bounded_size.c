@@ -61,7 +61,10 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 		return entry;
 	}
 	Ref x = fixed_operand(c, k);
-	bool known = is_const(c->g, x);
+	int64_t ints[NUMS];
+	int count = NUMS;
+	bool constant = is_const(c->g, x);
+	bool known = constant || const_ints(c->g, x, ints, &count);
 	Shape s = val(c->g, x)->shape;
 	*n = (int)count_of(&s);
 	if (!known && (*n > NUMS || s.rank > 1))
@@ -71,8 +74,9 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 	for (int i = 0; i < *n; i++) {
 		int steps = STEPS;
 		Index idx = constant_index(i);
-		entry[i] = known ? put_i64(c->g, const_int_at(val(c->g, x), i))
-		                 : put_cast(c->g, element_of(w, c->g, x, &idx, &steps), E_i64);
+		entry[i] = constant ? put_i64(c->g, const_int_at(val(c->g, x), i))
+		           : known  ? put_i64(c->g, ints[i])
+		                    : put_cast(c->g, element_of(w, c->g, x, &idx, &steps), E_i64);
 	}
 	return entry;
 }
