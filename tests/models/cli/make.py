@@ -804,3 +804,23 @@ folds_old (float[n, 5] x) => (float[n, 5] y)
 model.graph.initializer[1].name = model.graph.node[1].input[1] = "onnx::Sub_7"
 model.graph.initializer[2].name = model.graph.node[3].input[0] = "onnx::Clip_9"
 save(model, "folds_old.onnx")
+
+# Bits that are shifted by their number and by more, in data and in constants.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+shifts (uint32[4] x, uint32[4] by) => (uint32[4] left, uint32[4] right, uint32[4] known_left, uint32[4] known_right)
+<uint32[4] k = {1, 4294967295, 77, 77}, uint32[4] many = {31, 31, 32, 4294967295}>
+{
+  left = BitShift<direction = "LEFT">(x, by)
+  right = BitShift<direction = "RIGHT">(x, by)
+  known_left = BitShift<direction = "LEFT">(k, many)
+  known_right = BitShift<direction = "RIGHT">(k, many)
+}"""), "shifts.onnx")
+
+# Functions named like operators of the imported set, like one of a later set, and like one of another domain.
+opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+functions = [helper.make_function(domain, name, ["a"], ["b"], [node("Neg", ["a"], ["b"])], opsets[:1])
+             for domain, name in [("", "Relu"), ("", "Gelu"), ("own", "Relu")]]
+nodes = [node("Relu", ["x"], ["operator"]), node("Gelu", ["x"], ["later"]), node("Relu", ["x"], ["own"], domain="own")]
+outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["operator", "later", "own"]]
+graph = helper.make_graph(nodes, "functions", [helper.make_tensor_value_info("x", F, [3])], outputs)
+save(helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions), "functions.onnx")
