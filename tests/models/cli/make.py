@@ -824,3 +824,15 @@ nodes = [node("Relu", ["x"], ["operator"]), node("Gelu", ["x"], ["later"]), node
 outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["operator", "later", "own"]]
 graph = helper.make_graph(nodes, "functions", [helper.make_tensor_value_info("x", F, [3])], outputs)
 save(helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions), "functions.onnx")
+
+# A constant that a module computed from a parameter when it left training mode, as LeViT does with its attention's biases.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+lifted (float[2, 3] x) => (float[2, 3] y) <float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[3] c = {0.5, 0, -0.25}>
+{
+  h = MatMul(x, w)
+  y = Add(h, c)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[1] = "block.lifted_tensor_0"
+signature = "".join(f"p_{name}: PARAMETER target='{name}'\n" for name in ("w", "block.biases", "other.unused"))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+save(model, "lifted.onnx")
