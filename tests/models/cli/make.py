@@ -836,3 +836,9 @@ model.graph.initializer[1].name = model.graph.node[1].input[1] = "block.lifted_t
 signature = "".join(f"p_{name}: PARAMETER target='{name}'\n" for name in ("w", "block.biases", "other.unused"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "lifted.onnx")
+
+# Names of inputs and outputs that are left out at the end, beyond those that the operators have.
+nodes = [node("Relu", ["x", ""], ["y", ""]), node("Clip", ["x", "", "", ""], ["z"]), node("Add", ["x", "x", "", ""], ["sum"])]
+outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["y", "z", "sum"]]
+graph = helper.make_graph(nodes, "trailing", [helper.make_tensor_value_info("x", F, [3])], outputs)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "trailing.onnx")
