@@ -842,3 +842,13 @@ nodes = [node("Relu", ["x", ""], ["y", ""]), node("Clip", ["x", "", "", ""], ["z
 outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["y", "z", "sum"]]
 graph = helper.make_graph(nodes, "trailing", [helper.make_tensor_value_info("x", F, [3])], outputs)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "trailing.onnx")
+
+# Powers of integers: by whole numbers, by halves, and of constants.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+powers (int64[4] x, float[4] y) => (int64[4] power, int64[4] square, int32[4] known)
+<int64 two = {2}, int32[4] k = {-1, 0, 3, 7}, int64[4] by = {63, 64, 19, -1}>
+{
+  power = Pow(x, y)
+  square = Pow(x, two)
+  known = Pow(k, by)
+}"""), "powers.onnx")
