@@ -288,9 +288,6 @@ void check_detached(Reader *); // records errors for --detach patterns without a
 
 const char *reason_not_trained(const Use *);                              // NULL: it is a parameter
 extern const char running_statistics[], computed_table[], made_numbers[]; // some of the reasons
-// True if its gradient may be asked for, though it is not trained: the exporter computed it, from a
-// parameter or from unknown values, or a file that does not tell buffers from parameters names it.
-bool may_be_parameter(const Use *, const char *why);
 // Returns why the user should decide whether it is one, though it is trained; NULL: no need.
 const char *reason_to_ask(const Use *);
 extern const char computed_from[]; // one of these reasons

@@ -242,8 +242,7 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	bool statistic = why && !strcmp(why, running_statistics);
 	// A single number that no operator reads as a weight may stand for a size.
 	bool weighs = w->shape.rank && (u.role != R_none || count_of(&w->shape) != 1);
-	if (r->options->separate && weighs && u.node && u.role < R_value && !statistic &&
-	    may_be_parameter(&u, why))
+	if (r->options->separate && weighs && u.node && u.role < R_value && !statistic)
 		why = NULL;
 	bool frozen = choice == 0 && (!why || statistic); // a constant stays one
 	if (frozen)

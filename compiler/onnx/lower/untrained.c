@@ -15,8 +15,7 @@ const char computed_from[] =
     "computed by the exporter from the weight: export with optimize=False to train the weight";
 const char made_numbers[] =
     "the exporter made numbers of it; export with optimize=False to train it";
-static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it",
-                  two_numbers[] = "a mask of two numbers";
+static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- tables that their values identify -------------------------------------------------
 
@@ -191,7 +190,7 @@ static const char *guess_reason(const Use *u)
 	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
 	    "*.anchor*"};
 	static const char *const kinds[TRAITS] = {[T_hides] = masked,
-	                                          [T_two] = two_numbers,
+	                                          [T_two] = "a mask of two numbers",
 	                                          [T_sines] = sines,
 	                                          [T_regular] = "a grid, or distances"};
 	Reader *r = u->r;
@@ -334,15 +333,6 @@ const char *reason_not_trained(const Use *u)
 		return "a number of an operator";
 	const char *why = u->r->signature ? signature_reason(u) : guess_reason(u);
 	return !why && u->w->table && has(u->r, u->w, T_sines) ? sines : why;
-}
-
-bool may_be_parameter(const Use *u, const char *why)
-{
-	const Reader *r = u->r;
-	if (!why || why == masked || why == two_numbers || r->file->trained)
-		return false;
-	return why == computed_table || u->leaves.parameters || u->w->inner ||
-	       (!r->signature && !is_opaque(u->w->name));
 }
 
 // Returns what computes one operand of the node, if the name of the other begins so; else NULL.
