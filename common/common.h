@@ -99,8 +99,11 @@ int amos_input_beneath(const char *folder, const char *other, const char *name);
 // Returns the directory of an open file, after following links, to be freed by the caller; NULL:
 // see errno.
 char *amos_input_folder(int file);
-// Fails if an output cannot have this name: it is a directory, a file that this process reads, or
-// the file that receives its standard output.
+// Returns the path of an output that a command line names: "-" is standard output.
+const char *amos_output_name(const char *);
+bool amos_is_stream(const char *path); // true for the path of standard output
+// Fails if an output cannot have this name: it is a directory, a file that this process reads, the
+// file that receives its standard output, or that stream if it is a terminal.
 int amos_output_check(const char *path);
 
 // ---- temp_file.c: writes files that appear under their name only when complete --------

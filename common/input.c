@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char standard_output[] = "/dev/stdout";
+
 // ---- recorded files -------------------------------------------------------------------
 
 static struct identity {
@@ -135,9 +137,22 @@ static bool is_stream(const char *path, const struct stat *about)
 	return !meant && (leads_to("/dev/stdout", about) || leads_to("/dev/stderr", about));
 }
 
+const char *amos_output_name(const char *path)
+{
+	return strcmp(path, "-") ? path : standard_output;
+}
+
+bool amos_is_stream(const char *path)
+{
+	return !strcmp(path, standard_output);
+}
+
 int amos_output_check(const char *path)
 {
 	struct stat about;
+	if (amos_is_stream(path) && isatty(STDOUT_FILENO))
+		return amos_fail(AMOS_INPUT, "standard output is a terminal" AMOS_HELP
+		                             "send it to a file or a program, or give -o a file");
 	errno = *path ? 0 : ENOENT;
 	if (*path && stat(path, &about))
 		return AMOS_DONE;

@@ -273,13 +273,14 @@ int amos_file_begin(struct amos_temp_file *file, const char *path, enum amos_nam
 	struct stat about;
 	bool named = name == AMOS_NAMED, exists = named && !stat(path, &about);
 	bool regular = exists && S_ISREG(about.st_mode);
-	bool device = exists && !regular && !S_ISDIR(about.st_mode);
+	bool device =
+	    named && (amos_is_stream(path) || (exists && !regular && !S_ISDIR(about.st_mode)));
 	*file = (struct amos_temp_file){.path = strdup(path),
 	                                .device = device,
 	                                .fresh = name == AMOS_FRESH,
 	                                .cached = name == AMOS_CACHED};
 	file->target = exists && !device ? realpath(path, NULL) : strdup(path);
-	if (file->path && file->target && open_temporary(file, regular ? &about : NULL))
+	if (file->path && file->target && open_temporary(file, regular && !device ? &about : NULL))
 		return AMOS_DONE;
 	int status = amos_fail_errno("write", path);
 	amos_file_drop(file);
@@ -355,7 +356,10 @@ static bool copy_to_device(const struct amos_temp_file *file)
 {
 	char block[1 << 16];
 	size_t n = 1;
-	int device = open(file->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	// Standard output keeps its position: it may be a file to which others have written.
+	int device = amos_is_stream(file->target)
+	                 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+	                 : open(file->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	FILE *from = fopen(file->temporary, "rb"), *to = device < 0 ? NULL : fdopen(device, "wb");
 	while (from && to && n) {
 		n = fread(block, 1, sizeof block, from);

@@ -1,9 +1,10 @@
 // template_file.c: writes a model by its template to files: the model, and its external data.
 // The data come first, under a name that no file has: so any model at the path, old or new, has its
-// own data next to it.
+// own data next to it. To standard output the model goes as one file, with all data.
 #include "abi.h"
 #include "common.h"
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -104,11 +105,25 @@ static int write_with_data(const struct amos_weights *w, const char *path)
 	return status;
 }
 
+// Fails if the model with all its data is too large for one file.
+static int check_stream(const struct amos_weights *w, const char *path)
+{
+	if (amos_template_write(w, AMOS_FILE_MODEL, NULL, NULL, NULL) <= INT32_MAX)
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "%s: the model has more than 2 GiB, and needs a second file" AMOS_HELP
+	                 "give -o a file",
+	                 path);
+}
+
 int amos_template_file(const struct amos_weights *w, const char *path)
 {
 	int status = amos_template_check(w, path);
+	bool apart = w->file->ndata && !amos_is_stream(path);
+	if (!status && w->file->ndata && !apart)
+		status = check_stream(w, path);
 	if (status)
 		return status;
-	return w->file->ndata ? write_with_data(w, path)
-	                      : write_part(w, AMOS_FILE_MODEL, NULL, path, AMOS_NAMED);
+	return apart ? write_with_data(w, path)
+	             : write_part(w, AMOS_FILE_MODEL, NULL, path, AMOS_NAMED);
 }

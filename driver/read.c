@@ -30,9 +30,11 @@ static Binds all_pairs(const Session *session, OptionName option)
 	Binds pairs = {0};
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		const char *list = c->option == option ? c->value : "", *equal;
-		for (char *end; *list; list = *end ? end + 1 : end) {
-			end = NULL;
+		if (c->option != option)
+			continue;
+		const char *list = c->value, *equal;
+		do {
+			char *end = NULL;
 			errno = 0;
 			equal = strchr(list, '=');
 			long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
@@ -44,7 +46,8 @@ static Binds all_pairs(const Session *session, OptionName option)
 				                 c->value));
 			char *name = format(session->arena, "%.*s", (int)(equal - list), list);
 			PUSH(session->arena, pairs, ((Bind){name, size}));
-		}
+			list = *end ? end + 1 : end;
+		} while (*list);
 	}
 	return pairs;
 }

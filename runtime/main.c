@@ -236,6 +236,9 @@ static int verb_train(struct command *c)
 {
 	struct amos_options *o = &c->options;
 	char *folder = NULL;
+	if (o->out && !strcmp(o->out, "-"))
+		return amos_fail(AMOS_USAGE,
+		                 "--out: expected the name of a run directory, found '-'");
 	if (!o->out && !o->resume) {
 		if (asprintf(&folder, "%s.run", basename(o->argv[0])) < 0)
 			return amos_no_memory(o->argv[0]);
@@ -304,6 +307,7 @@ static int verb_run(struct command *c)
 	const char *name = c->verb->name;
 	if (!c->options.out)
 		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
+	c->options.out = amos_output_name(c->options.out);
 	return with_model(c, 1, (const char *const[]){name, NULL}, run);
 }
 
@@ -337,8 +341,9 @@ static int verb_export(struct command *c)
 {
 	const char *out = c->options.out, *dot = out ? strrchr(out, '.') : NULL;
 	struct amos_checkpoint *from;
-	if (!out)
-		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz");
+	if (!out || !strcmp(out, "-")) // the name's ending says what to write
+		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz%s",
+		                 out ? ", found '-'" : "");
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;

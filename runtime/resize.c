@@ -45,6 +45,34 @@ static int convert_channels(const char *path, struct amos_bitmap *map, int chann
 	return AMOS_DONE;
 }
 
+// ---- alpha ----------------------------------------------------------------------------
+
+// A transparent pixel's color does not count in a mean: as Pillow does, colors are scaled times
+// their alpha, and divided by it afterwards (src/libImaging/Convert.c).
+
+static void multiply_alpha(struct amos_bitmap *map)
+{
+	unsigned char *end = map->at + 4 * map->width * map->height;
+	for (unsigned char *at = map->at; at < end; at += 4)
+		for (int c = 0; c < 3; c++) {
+			unsigned product = (unsigned)at[c] * at[3] + 128;
+			at[c] = (unsigned char)((product + (product >> 8)) >> 8);
+		}
+}
+
+static void divide_alpha(const struct amos_pixels *p, unsigned char *to)
+{
+	int64_t n = p->height * p->width, next = p->last ? 1 : n; // channel
+	for (int64_t i = 0; i < n; i++) {
+		unsigned char *at = p->last ? to + 4 * i : to + i;
+		unsigned alpha = at[3 * next];
+		for (int c = 0; c < 3 && alpha; c++) {
+			unsigned color = 255U * at[c * next] / alpha;
+			at[c * next] = (unsigned char)(color < 255 ? color : 255);
+		}
+	}
+}
+
 // ---- size -----------------------------------------------------------------------------
 
 enum { BITS = 22 }; // of the fraction of a weight: sums of 8-bit values fit in 32 bits
@@ -155,8 +183,11 @@ int amos_bitmap_fit(const char *path, struct amos_bitmap *map, const struct amos
 	bool wide = w * p->height >= h * p->width; // than the size
 	int64_t width = wide ? p->height * w / h : p->width,
 	        height = wide ? p->height : p->width * h / w;
+	bool alpha = p->channels == 4 && (width != w || height != h);
 	struct axis x = {0}, y = {0};
 	int status = convert_channels(path, map, p->channels);
+	if (!status && alpha)
+		multiply_alpha(map);
 	if (!status)
 		status = open_axis(&x, path, w, width, p->width);
 	if (!status)
@@ -170,6 +201,8 @@ int amos_bitmap_fit(const char *path, struct amos_bitmap *map, const struct amos
 		scale_rows(map, &x, top, rows, scaled);
 		scale_columns(p, &y, top, scaled, to);
 	}
+	if (!status && alpha)
+		divide_alpha(p, to);
 	free(scaled);
 	close_axis(&x);
 	close_axis(&y);

@@ -464,6 +464,10 @@ static void wav_is_checked(void)
 	rejected("wav:16.wav:fast", 0, "samples per second after the colon", "wav:16.wav");
 	rejected("wav:none.wav", 0, "none.wav", "No such file");
 	rejected("wav:book/a", 0, "book/a", "not a WAV file");
+	FILE *big = fopen("rifx.wav", "wb");
+	fwrite("RIFX\0\0\0\4WAVE", 1, 12, big);
+	fclose(big);
+	rejected("wav:rifx.wav", 0, "little-endian samples (RIFX)", "ffmpeg");
 	rejected("wav:book", 0, "book", "no .wav files");
 	write_wav("bad.wav", 1, 1, 12, 8000, shorts, 16, 16);
 	rejected("wav:bad.wav", 0, "found WAV format 1 of 12 bits", "ffmpeg");

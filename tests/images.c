@@ -207,6 +207,15 @@ static void resizes(void)
 	declare(0, "x", E_u8, 0, 3, 1, 1, 1);
 	write_gray("a.png", 6, 6, wide);
 	gives("images:a.png", VALUES(144), 0);
+	// Colors count by their alpha, and are divided by what is left of it.
+	unsigned char seen[4][4][4];
+	for (int i = 0; i < 16; i++)
+		memcpy(seen[i / 4][i % 4], i % 4 < 2 ? "\310\144\62\377" : "\132\132\132", 4);
+	write_png("a.png", &(Picture){4, 4, RGBA, 8, .pixels = seen});
+	declare(0, "x", E_u8, 0, 4, 1, 2, 2, 4);
+	gives("images:a.png", VALUES(199, 100, 50, 219, 205, 99, 49, 36), 0);
+	declare(0, "x", E_u8, 0, 4, 1, 4, 2, 2);
+	gives("images:a.png", VALUES(199, 205, 199, 205, 100, 99, 100, 99), 0);
 }
 
 static void crops(void)

@@ -402,6 +402,7 @@ void verb_bench(Session *session)
 	}
 	const char *trace = choice(session, OPT_trace, NULL);
 	double seconds = choice_number(session, OPT_seconds, 3);
+	need_file(session, OPT_trace, "a file");
 	if (trace)
 		need_done(amos_output_check(trace));
 	check_peers(session);

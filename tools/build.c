@@ -13,6 +13,7 @@ static void report(const Program *program, const char *out)
 {
 	const Session *session = program->session;
 	int kernels = program->object->kernels;
+	tell(session, "%s", program->note);
 	if (chosen(session, OPT_json)) {
 		json_t *targets = json_array();
 		for (int v = 0; v < program->variants; v++)
@@ -20,8 +21,7 @@ static void report(const Program *program, const char *out)
 		print_json(json_pack("{so si so ss}", "out", json_text(out), "kernels", kernels,
 		                     "targets", targets, "chosen", program->note));
 	} else if (!chosen(session, OPT_quiet)) {
-		printf("%s%s: %d %s for", program->note, out, kernels,
-		       PLURAL(kernels, "kernel", "kernels"));
+		printf("%s: %d %s for", out, kernels, PLURAL(kernels, "kernel", "kernels"));
 		for (int v = 0; v < program->variants; v++)
 			printf("%s %s", v ? "," : "", variant_name(program, v));
 		putchar('\n');
@@ -33,6 +33,8 @@ void verb_build(Session *session)
 	const char *out = choice(session, OPT_out, NULL);
 	if (!out)
 		bad_usage(session, "expected -o NAME");
+	need_file(session, OPT_out, "a name, whose ending says what to write");
+	need_file(session, OPT_depfile, "a file");
 	check_output(session, out);
 	Program *program = program_new(session, open_given(session));
 	prepare_output(program, out);

@@ -14,10 +14,8 @@ static void close_checkpoint(void *checkpoint)
 
 void verb_export(Session *session)
 {
-	const char *path = session->other, *out = choice(session, OPT_out, NULL);
+	const char *path = session->other, *out = stream_output(session, "OUT.onnx");
 	struct stat about;
-	if (!out)
-		bad_usage(session, "expected -o OUT.onnx");
 	if (chosen(session, OPT_keep) && !stat(path, &about) && !S_ISDIR(about.st_mode))
 		bad_usage(session, "--keep does nothing with a checkpoint file: expected a run "
 		                   "directory");
@@ -61,7 +59,7 @@ void verb_export(Session *session)
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
 		                     (json_int_t)from->image.point.step));
-	else if (!chosen(session, OPT_quiet))
+	else if (!chosen(session, OPT_quiet) && !amos_is_stream(out))
 		printf("%s: %d %s of step %lld\n", out, count, PLURAL(count, "tensor", "tensors"),
 		       (long long)from->image.point.step);
 }

@@ -105,6 +105,24 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 		check_value(session, &session->choices.at[i]);
 }
 
+const char *stream_output(Session *session, const char *expected)
+{
+	const char *out = choice(session, OPT_out, NULL);
+	if (!out)
+		bad_usage(session, format(session->arena, "expected -o %s", expected));
+	if (!strcmp(out, "-") && chosen(session, OPT_json))
+		bad_usage(session, "-o - and --json both write to standard output");
+	return amos_output_name(out);
+}
+
+void need_file(const Session *session, OptionName option, const char *expected)
+{
+	const char *name = choice(session, option, NULL);
+	if (name && !strcmp(name, "-"))
+		bad_usage(session, format(session->arena, "--%s: expected %s, found '-'",
+		                          long_name(session->arena, option), expected));
+}
+
 void print_help(FILE *out)
 {
 	fprintf(out, "Usage: amosc VERB MODEL [OPTION...]\n"

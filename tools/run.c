@@ -141,9 +141,7 @@ static void call(Session *session, const Batch *a)
 
 static void run_batch(Session *session)
 {
-	const char *out = choice(session, OPT_out, NULL);
-	if (!out)
-		bad_usage(session, "expected -o OUT.npz");
+	const char *out = stream_output(session, "OUT.npz");
 	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
 		bad_usage(session, "expected --data IN.npz or --data NAME=SOURCE for the inputs");
 	Program *p = program_new(session, open_data(session));

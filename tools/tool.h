@@ -21,6 +21,11 @@ int amosc_command(int argc, char **argv);
 const Verb *verb_named(const char *); // NULL: none
 // argv from the verb on. Exits with STATUS_USAGE, or after --help.
 void parse_command(Session *, const Verb *, int argc, char **argv);
+// Returns the path of -o, for a verb whose output is one stream: "-" is standard output. Fails with
+// STATUS_USAGE without -o, or if --json goes to that stream, too.
+const char *stream_output(Session *, const char *expected);
+// Fails with STATUS_USAGE if the option is "-", for outputs that standard output cannot be.
+void need_file(const Session *, OptionName, const char *expected);
 void print_help(FILE *);                       // amosc --help
 const char *option_brief(Arena *, OptionName); // the first clause of its help
 const char *option_help(Arena *, OptionName);  // with the optimizers that it applies to

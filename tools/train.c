@@ -134,6 +134,7 @@ void verb_train(Session *session)
 {
 	recall(session);
 	need_host(session);
+	need_file(session, OPT_out, "the name of a run directory");
 	if (!chosen(session, OPT_out) && !chosen(session, OPT_resume)) {
 		// MODEL.run in the working directory
 		const char *name = strcmp(session->path, "-") ? basename(session->path) : "model";

@@ -633,6 +633,16 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 	return out;
 }
 
+static _Noreturn void unknown_call(const Scope *s, const Expr *e)
+{
+	const Def *d = s->book ? book_defs(s->book, BOOK_def, e->name) : NULL;
+	if (d && !d->next)
+		fail(scope_where(s), "%s: expected %d %s, found %d", e->name, d->nin,
+		     PLURAL(d->nin, "argument", "arguments"), e->nin);
+	fail(scope_where(s), "unknown function '%s' of %d %s", e->name, e->nin,
+	     PLURAL(e->nin, "argument", "arguments"));
+}
+
 static Item eval_call(Scope *s, const Expr *e)
 {
 	if (e->function >= 0)
@@ -642,8 +652,7 @@ static Item eval_call(Scope *s, const Expr *e)
 	if (d)
 		return call_def(s, d, e);
 	if (!s->host || !s->host->call(s, e, &out))
-		fail(scope_where(s), "unknown function %s of %d %s", e->name, e->nin,
-		     PLURAL(e->nin, "operand", "operands"));
+		unknown_call(s, e);
 	return out;
 }
 

@@ -358,7 +358,8 @@ int64_t known_trips(Graph *, const LoopInfo *, const Ref *in, int64_t most);
 
 // True if a value may have this shape: at most 2^SIZE_BITS elements, empty axes counted as 1.
 bool is_countable(const Shape *);
-int64_t count_of(const Shape *); // INT64_MAX for more than 64 bits hold.
+const char *beyond_text(const Shape *); // what another shape is: "of more than .. elements"
+int64_t count_of(const Shape *);        // INT64_MAX for more than 64 bits hold.
 int64_t byte_count(Elem, const Shape *);
 Shape memory_shape(const Val *);          // Returns the shape with rows as long as in memory.
 int64_t bytes_of(const Val *);            // in memory

@@ -23,14 +23,18 @@ Lexer *lexer_open(Arena *arena, const char *where, const char *text)
 
 char *lexer_place(const Lexer *l)
 {
-	return format(l->arena, "%s:%d", l->where, l->line);
+	bool only = l->line == 1 && !strchr(l->at, '\n');
+	return only ? format(l->arena, "%s", l->where)
+	            : format(l->arena, "%s:%d", l->where, l->line);
 }
 
-static const char *token_text(const Lexer *l)
+static _Noreturn void unexpected(const Lexer *l, const char *expected)
 {
-	return l->kind == T_end                           ? "the end"
-	       : l->kind == T_line || l->kind == T_indent ? "the end of the line"
-	                                                  : l->word;
+	bool line = l->kind == T_line || l->kind == T_indent;
+	fail(lexer_place(l), "expected %s, found %s", expected,
+	     l->kind == T_end ? "end of input"
+	     : line           ? "end of line"
+	                      : format(l->arena, "'%s'", l->word));
 }
 
 static char *cut(Lexer *l, const char *from, size_t count)
@@ -160,13 +164,13 @@ bool lexer_take(Lexer *l, const char *word)
 void lexer_expect(Lexer *l, const char *word)
 {
 	if (!lexer_take(l, word))
-		fail(lexer_place(l), "expected '%s', found '%s'", word, token_text(l));
+		unexpected(l, format(l->arena, "'%s'", word));
 }
 
 const char *lexer_name(Lexer *l)
 {
 	if (l->kind != T_name)
-		fail(lexer_place(l), "expected a name, found '%s'", token_text(l));
+		unexpected(l, "a name");
 	const char *name = l->word;
 	lexer_next(l);
 	return name;
@@ -175,7 +179,7 @@ const char *lexer_name(Lexer *l)
 static const char *digits(Lexer *l, const char *expected)
 {
 	if (l->kind != T_num)
-		fail(lexer_place(l), "expected %s, found '%s'", expected, token_text(l));
+		unexpected(l, expected);
 	const char *word = l->word;
 	lexer_next(l);
 	return word;
@@ -207,7 +211,7 @@ int lexer_choice(Lexer *l, int n, const char *const *words)
 			return i;
 		say(&all, "%s%s", i ? ", " : "", words[i]);
 	}
-	fail(lexer_place(l), "expected one of %s, found '%s'", all.at, token_text(l));
+	unexpected(l, format(l->arena, "one of %s", all.at));
 }
 
 uint32_t lexer_dims(Lexer *l, Shape *shape)
@@ -230,7 +234,7 @@ uint32_t lexer_dims(Lexer *l, Shape *shape)
 void lexer_end_line(Lexer *l)
 {
 	if (l->kind != T_line && l->kind != T_indent && l->kind != T_end)
-		fail(lexer_place(l), "expected the end of the line, found '%s'", l->word);
+		unexpected(l, "the end of the line");
 	if (l->kind != T_end)
 		lexer_next(l);
 }
@@ -327,6 +331,8 @@ static Expr *parse_primary(Lexer *l)
 		add_depth(l, e);
 		return e;
 	}
+	if (l->kind != T_name)
+		unexpected(l, "an expression");
 	e->quoted = l->quoted;
 	e->name = lexer_name(l);
 	if (e->quoted || !lexer_take(l, "("))
@@ -409,7 +415,7 @@ Expr *parse_text(Arena *arena, const char *where, const char *text)
 	while (l->kind == T_line)
 		lexer_next(l);
 	if (l->kind != T_end)
-		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
+		fail(lexer_place(l), "'%s': unexpected '%s' after the expression", text, l->word);
 	return e;
 }
 

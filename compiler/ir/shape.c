@@ -35,6 +35,12 @@ bool is_countable(const Shape *shape)
 	return count >> SIZE_BITS == 0;
 }
 
+const char *beyond_text(const Shape *shape)
+{
+	return count_of(shape) ? "of more than 2^57 elements"
+	                       : "that is empty, but whose other sizes have a product above 2^57";
+}
+
 int64_t byte_count(Elem elem, const Shape *shape)
 {
 	return times(count_of(shape), elems[elem].bytes);

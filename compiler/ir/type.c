@@ -7,6 +7,8 @@
 const char *graph_where(const Graph *g)
 {
 	const Node *node = &g->nodes->list.at[g->from];
+	if (!strcmp(node->op, "loss")) // of no file
+		return "--loss";
 	return *node->name || *node->op
 	           ? format(g->arena, "%s: node '%s' (%s)", g->name, node->name, node->op)
 	           : g->name;

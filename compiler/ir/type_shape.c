@@ -17,7 +17,7 @@ static void check_count(const Case *c, int expected)
 static void check_size(const Case *c, const Shape *shape)
 {
 	if (!is_countable(shape))
-		wrong(c, "a result of more than 2^%d elements", SIZE_BITS);
+		wrong(c, "a result %s", beyond_text(shape));
 }
 
 static Shape dims_shape(const Case *c, int first)

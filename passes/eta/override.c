@@ -16,6 +16,12 @@ static const char *suggest_slot(const Graph *g, SlotKind kind, const char *patte
 	return suggest(g->arena, pattern, names.count, names.at);
 }
 
+// Returns where a message says that the value stands: the row of a report, or the option.
+static const char *place_of(Arena *arena, const char *option, const Override *o)
+{
+	return o->report ? o->pattern : format(arena, "%s %s", option, o->pattern);
+}
+
 typedef VEC(int) Slots;
 
 // Returns the parameters that a pattern matches; fails if there are none.
@@ -30,17 +36,17 @@ static Slots matched(Arena *arena, const Graph *g, const char *option, const Ove
 		    matches(override->pattern, g->slots.at[i].name))
 			PUSH(arena, slots, i);
 	if (!slots.count)
-		fail(override->pattern, "%s matches no parameter; %s", option,
+		fail(place_of(arena, option, override), "matches no parameter; %s",
 		     suggest_slot(g, S_param, override->pattern));
 	return slots;
 }
 
 // ---- eta ------------------------------------------------------------------------------
 
-static double positive(const Override *override, const char *expression, double x)
+static double positive(Arena *arena, const Override *override, const char *expression, double x)
 {
 	if (!((float)x > 0) || !isfinite((float)x)) // steps compute in f32
-		fail(override->pattern,
+		fail(place_of(arena, "--eta", override),
 		     "expected a positive number for eta, such as 'sqrt(1/768)', found '%s'",
 		     expression);
 	return x;
@@ -76,7 +82,7 @@ static void assign_slices(Arena *arena, const Override *override, Eta *eta)
 	int64_t *counts = NEWS(arena, int64_t, override->count);
 	int n = 0;
 	for (int64_t i = 0; i < override->count; i++) {
-		double x = positive(override, "0", override->along[i]);
+		double x = positive(arena, override, "0", override->along[i]);
 		if (!n || !close_to(parts[n - 1].eta, x)) {
 			parts[n] = *eta;
 			parts[n].eta = surd_near(x);
@@ -115,10 +121,10 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
 		const Override *override = &list->at[k];
+		const char *where = place_of(arena, "--eta", override), *expr = override->expr;
 		double x = override->count
 		               ? 0
-		               : positive(override, override->expr,
-		                          book_number(arena, override->pattern, override->expr));
+		               : positive(arena, override, expr, book_number(arena, where, expr));
 		Slots slots = matched(arena, g, "--eta", override);
 		for (int n = 0; n < slots.count; n++) {
 			int i = slots.at[n];
@@ -189,17 +195,16 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 	Surd *range = NEWS(arena, Surd, g->slots.count + 1);
 	for (int k = 0; k < list->count; k++) {
 		const Override *override = &list->at[k];
+		const char *where = place_of(arena, "--range", override);
 		int slot = find_slot(g, override->pattern);
 		if (slot < 0 || g->slots.at[slot].kind != S_input)
-			fail(override->pattern, "--range: the model has no input of this name; %s",
+			fail(where, "the model has no input of this name; %s",
 			     suggest_slot(g, S_input, override->pattern));
 		if (!is_float(g->slots.at[slot].type))
-			fail(override->pattern,
-			     "--range: its values are indices, which have no range");
-		double x = book_number(arena, override->pattern, override->expr);
+			fail(where, "its values are indices, which have no range");
+		double x = book_number(arena, where, override->expr);
 		if (!(x > 0) || !isfinite(x))
-			fail(override->pattern, "--range: expected a positive number, found '%s'",
-			     override->expr);
+			fail(where, "expected a positive number, found '%s'", override->expr);
 		// A short decimal is exact: 0.5, but not 0.707.
 		Surd exact = surd_near(x);
 		bool decimal = !override->expr[strspn(override->expr, "0123456789.eE+-")];

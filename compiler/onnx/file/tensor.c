@@ -127,8 +127,7 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 			     (long long)t->dims[i]);
 	Shape shape = shape_of((int)t->n_dims, t->dims);
 	if (!is_countable(&shape))
-		fail(where, "the dimensions of tensor '%s' make more than 2^%d elements", t->name,
-		     SIZE_BITS);
+		fail(where, "tensor '%s' has a shape %s", t->name, beyond_text(&shape));
 	return shape;
 }
 

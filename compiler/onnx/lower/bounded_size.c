@@ -231,7 +231,7 @@ Ref reshape_to(Call *c, Ref x, int n, BoundedSize *to)
 		last = to[b].count ? b : last;
 	}
 	if (!is_countable(&o)) // the open size counts as 1
-		invalid_node(c, "a result of more than 2^%d elements", SIZE_BITS);
+		invalid_node(c, "a result %s", beyond_text(&o));
 	bool dynamic = computed > 0 || is_dynamic(g, x);
 	if (open < 0 && computed == 1 && !is_dynamic(g, x))
 		open = last;

@@ -228,8 +228,8 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 			dims[a] = in->dim[a].size;
 		Shape shape = shape_of(in->rank, dims);
 		if (!is_countable(&shape))
-			fail(r->model->path, "input '%s' has more than 2^%d elements", in->name,
-			     SIZE_BITS);
+			fail(r->model->path, "input '%s' has a shape %s", in->name,
+			     beyond_text(&shape));
 		const Bind *bound = bound_value(r, in->name);
 		v.ref = bound ? bound_input(r, in, &shape, bound->size)
 		              : input_tensor(r, in->name, in->type, &shape, in->open);

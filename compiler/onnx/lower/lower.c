@@ -131,6 +131,18 @@ static const char *function_key(Arena *arena, const char *domain, const char *na
 	return format(arena, "%s:%s:%s", plain_domain(domain), name, overload);
 }
 
+// True for an operator of ONNX in the sets that the file imports. It wins over a function of its
+// name: the specification leaves that to the runtime, and ONNX's checker, its reference evaluator
+// and ONNX Runtime look for operators first. In other domains the file says what it means.
+static bool is_standard(const Reader *r, const char *domain, const char *op)
+{
+	domain = plain_domain(domain);
+	if (*domain && !starts_with(domain, "ai.onnx."))
+		return false;
+	const OpRow *row = find_row(domain, op);
+	return row && row->lower != unsupported && version_of(r->opsets, domain) >= row->info.since;
+}
+
 void list_functions(Reader *r)
 {
 	r->functions = table_new(r->arena);
@@ -145,12 +157,15 @@ void list_functions(Reader *r)
 		*function =
 		    (LocalFunction){f, list_opsets(r->arena, f->n_opset_import, f->opset_import)};
 		*cell = (uintptr_t)function;
+		if (is_standard(r, f->domain, f->name))
+			note(r, "function '%s' has the name of an ONNX operator, which is used",
+			     f->name);
 	}
 }
 
 const LocalFunction *find_function(const Reader *r, const NodeProto *node)
 {
-	if (!r->proto->n_functions)
+	if (!r->proto->n_functions || is_standard(r, node->domain, node->op_type))
 		return NULL;
 	return table_pointer_s(r->functions,
 	                       function_key(r->arena, node->domain, node->op_type, node->overload));

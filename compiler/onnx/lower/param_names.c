@@ -464,13 +464,29 @@ static void doubt_bounds(Reader *r, const NodeProto *node)
 	}
 }
 
+// Returns a constant of the parameter's own module that is not trained, or NULL: what a module
+// computes from a parameter when it leaves training mode, such as LeViT's attention biases.
+static const char *constant_beside(const Reader *r, const char *parameter)
+{
+	const char *dot = strrchr(parameter, '.');
+	size_t module = dot ? (size_t)(dot - parameter) + 1 : 0;
+	for (int i = 0; i < r->weights.count; i++) {
+		const Weight *w = r->weights.at[i];
+		if (w->origin->why && w->shape.rank && !is_opaque(w->name) &&
+		    !strncmp(w->name, parameter, module) && !strchr(w->name + module, '.'))
+			return w->name;
+	}
+	return NULL;
+}
+
 // Returns how many parameters of the program neither the file nor a call of its nodes mentions.
 static int note_unmentioned(Reader *r)
 {
 	enum { FEW = 3 };
 	Table *said = table_new(r->arena), *called = list_called(r);
 	Text names = {.arena = r->arena};
-	int lost = 0;
+	const char *first = NULL;
+	int lost = 0, hidden = 0;
 	list_leaves(r, said);
 	for (int i = 0; i < r->parameters.count; i++) {
 		const char *name = r->parameters.at[i];
@@ -483,9 +499,18 @@ static int note_unmentioned(Reader *r)
 			                "%s: the exporter made a constant of parameter '%s': "
 			                "export with optimize=False to train it",
 			                node_where(r->arena, node), name));
+		else if (constant_beside(r, name))
+			first = hidden++ ? first : name;
 		else if (lost++ < FEW)
 			say(&names, "%s%s", lost > 1 ? ", " : "", name);
 	}
+	if (hidden)
+		doubt(r, format(r->arena,
+		                "%d %s of the exported program %s not in the file, but constants "
+		                "of the same modules are, such as '%s' for '%s': if they were "
+		                "computed from parameters, export in training mode to train those",
+		                hidden, PLURAL(hidden, "parameter", "parameters"),
+		                PLURAL(hidden, "is", "are"), constant_beside(r, first), first));
 	if (lost > FEW)
 		say(&names, " and %d more", lost - FEW);
 	if (lost)
@@ -494,7 +519,7 @@ static int note_unmentioned(Reader *r)
 		     "others: %s",
 		     lost, PLURAL(lost, "parameter", "parameters"), PLURAL(lost, "is", "are"),
 		     names.at);
-	return lost;
+	return lost + hidden;
 }
 
 void note_lost_parameters(Reader *r)

@@ -251,7 +251,7 @@ bool has_schema(const NodeProto *node)
 	return find_versions(plain_domain(node->domain), node->op_type, 0).n > 0;
 }
 
-void check_schema(const Call *c)
+void check_schema(Call *c)
 {
 	const NodeProto *node = c->node;
 	const Versions v = find_versions(plain_domain(node->domain), node->op_type, c->opset);
@@ -259,6 +259,8 @@ void check_schema(const Call *c)
 		return;
 	int n = check_most(c, "input", node->n_input, node->input, v.now->in);
 	check_most(c, "output", node->n_output, node->output, v.now->out);
+	if (!strpbrk(v.now->in, "+*")) // the others are left out
+		c->nin = MIN(c->nin, (int)strlen(v.now->in));
 	for (int i = 0; v.now->in[i]; i++)
 		if (strchr("1+", v.now->in[i]) && (i >= n || !node->input[i][0]))
 			unsupported_node(c, EXPORT_AGAIN, "input %d is missing", i);

@@ -81,6 +81,9 @@ void lower_book(Call *c)
 	if (*domain)
 		d = find_def(c->g->book, format(c->r->arena, "%s.%s", domain, op), c->nin);
 	d = d ? d : find_def(c->g->book, op, c->nin);
+	if (!d && !has_schema(c->node))
+		invalid_node(c, "found %d %s; expected another number", c->nin,
+		             PLURAL(c->nin, "input", "inputs"));
 	if (!d)
 		bug("no line of the book is called %s, of %d operands", op, c->nin);
 	Item var[d->nvar + 1], result[d->nresult + 1];

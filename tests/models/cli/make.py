@@ -804,3 +804,51 @@ folds_old (float[n, 5] x) => (float[n, 5] y)
 model.graph.initializer[1].name = model.graph.node[1].input[1] = "onnx::Sub_7"
 model.graph.initializer[2].name = model.graph.node[3].input[0] = "onnx::Clip_9"
 save(model, "folds_old.onnx")
+
+# Bits that are shifted by their number and by more, in data and in constants.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+shifts (uint32[4] x, uint32[4] by) => (uint32[4] left, uint32[4] right, uint32[4] known_left, uint32[4] known_right)
+<uint32[4] k = {1, 4294967295, 77, 77}, uint32[4] many = {31, 31, 32, 4294967295}>
+{
+  left = BitShift<direction = "LEFT">(x, by)
+  right = BitShift<direction = "RIGHT">(x, by)
+  known_left = BitShift<direction = "LEFT">(k, many)
+  known_right = BitShift<direction = "RIGHT">(k, many)
+}"""), "shifts.onnx")
+
+# Functions named like operators of the imported set, like one of a later set, and like one of another domain.
+opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+functions = [helper.make_function(domain, name, ["a"], ["b"], [node("Neg", ["a"], ["b"])], opsets[:1])
+             for domain, name in [("", "Relu"), ("", "Gelu"), ("own", "Relu")]]
+nodes = [node("Relu", ["x"], ["operator"]), node("Gelu", ["x"], ["later"]), node("Relu", ["x"], ["own"], domain="own")]
+outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["operator", "later", "own"]]
+graph = helper.make_graph(nodes, "functions", [helper.make_tensor_value_info("x", F, [3])], outputs)
+save(helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions), "functions.onnx")
+
+# A constant that a module computed from a parameter when it left training mode, as LeViT does with its attention's biases.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+lifted (float[2, 3] x) => (float[2, 3] y) <float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[3] c = {0.5, 0, -0.25}>
+{
+  h = MatMul(x, w)
+  y = Add(h, c)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[1] = "block.lifted_tensor_0"
+signature = "".join(f"p_{name}: PARAMETER target='{name}'\n" for name in ("w", "block.biases", "other.unused"))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+save(model, "lifted.onnx")
+
+# Names of inputs and outputs that are left out at the end, beyond those that the operators have.
+nodes = [node("Relu", ["x", ""], ["y", ""]), node("Clip", ["x", "", "", ""], ["z"]), node("Add", ["x", "x", "", ""], ["sum"])]
+outputs = [helper.make_tensor_value_info(name, F, [3]) for name in ["y", "z", "sum"]]
+graph = helper.make_graph(nodes, "trailing", [helper.make_tensor_value_info("x", F, [3])], outputs)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "trailing.onnx")
+
+# Powers of integers: by whole numbers, by halves, and of constants.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+powers (int64[4] x, float[4] y) => (int64[4] power, int64[4] square, int32[4] known)
+<int64 two = {2}, int32[4] k = {-1, 0, 3, 7}, int64[4] by = {63, 64, 19, -1}>
+{
+  power = Pow(x, y)
+  square = Pow(x, two)
+  known = Pow(k, by)
+}"""), "powers.onnx")
