@@ -171,7 +171,8 @@ static int64_t find_channels(ThreadTile *d, int o)
 	for (int a = 0; a < x.windows->rank; a++)
 		if (may_lie_outside(d, &x, a))
 			regular &= stride_along(w, &x.idx[a], &channel) == 0;
-	return regular ? channels : 0;
+	bool alone = !d->channels || d->channels == channels;
+	return regular && alone ? channels : 0;
 }
 
 // Two elements of 16 bits wait in one register.
@@ -261,7 +262,7 @@ void share_start(ThreadTile *d, int o)
 		for (int e = 0; e < s->vec && i % side_by_side == 0; e += alike) {
 			Value line = sum_of(g, own, number(g, e));
 			Value to = d->kind->place(d, o, s->k[i], line);
-			s->to[s->places++] = sum_of(g, to, number(g, s->start));
+			s->to[s->places++] = to;
 		}
 	}
 	bool even = down == s->count;
@@ -273,6 +274,13 @@ void share_start(ThreadTile *d, int o)
 	int each = is_pair(d, s) ? PAIR : 1;
 	for (int i = 0; i < all / each && !is_copied(d, s); i++)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
+}
+
+// The constant comes last, so that both operands may have the rest in common.
+Value share_memory(ThreadTile *d, int o, Value at)
+{
+	Value first = bytes_after(d->g, d->shared, at);
+	return place_in(d->g, d->packed, first, number(d->g, d->share[o].start));
 }
 
 Index memory_start(Gen *g, Ref r)
@@ -330,19 +338,16 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 	*inside = lies_inside(d, &x);
 }
 
-// Finds where load i is at step 0, and which places of its windows lie inside.
-static void start_windows(ThreadTile *d, int o, int i)
+// Finds which places of the windows lie inside for load i.
+static void find_inside(ThreadTile *d, int o, int i)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	Index k = uniform_index(g, s->k[i], d->s->depth, s->vec);
-	Element x;
-	find_memory(d, o, &k, &s->other[i], &x);
-	s->from[i] = address_of(d, &x);
 	s->inside[i] = LLVMConstInt(g->i32, 0, 0);
 	for (int64_t place = 0; place < d->p.dot.k / s->channels; place++) {
 		Value bit = LLVMConstInt(g->i32, 1u << place, 0);
-		k = constant_index(place * s->channels);
+		Index k = constant_index(place * s->channels);
+		Element x;
 		find_memory(d, o, &k, &s->other[i], &x);
 		Value is = lies_inside(d, &x);
 		if (is)
@@ -351,36 +356,11 @@ static void start_windows(ThreadTile *d, int o, int i)
 	}
 }
 
-// Finds the place of all windows at a step, and how far it is from step 0.
-static void find_place(ThreadTile *d, int o, Value step)
+void enter_place(ThreadTile *d, Value place)
 {
 	Gen *g = d->g;
-	Share *s = &d->share[o];
-	Value at = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
-	Index k = uniform_index(g, at, d->p.dot.k, d->s->depth), none = constant_index(0);
-	Index place, channel;
-	split_index(g->vars, &k, s->channels, &place, &channel);
-	s->place = LLVMBuildTrunc(g->b, index_i64(g, &place), g->i32, "");
-	s->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), s->place, "");
-	channel = uniform_index(g, index_i64(g, &channel), s->channels, d->s->depth);
-	k = add_index(g->vars, &channel, &place, s->channels);
-	Element first, x;
-	find_memory(d, o, &none, &s->other[0], &first);
-	find_memory(d, o, &k, &s->other[0], &x);
-	Index offset = add_index(g->vars, &x.place, &first.place, -1);
-	offset = add_index(g->vars, &none, &offset, elems[val(g->graph, x.r)->type].bytes);
-	s->offset = index_i64(g, &offset);
-	if (index_fits(g->vars, &offset, INT32_MAX)) {
-		s->offset = LLVMBuildTrunc(g->b, s->offset, g->i32, "");
-		s->offset = LLVMBuildZExt(g->b, s->offset, g->i64, "");
-	}
-}
-
-static Value at_place(ThreadTile *d, const Share *s, int i)
-{
-	Gen *g = d->g;
-	Value bit = LLVMBuildAnd(g->b, s->inside[i], s->place, "");
-	return LLVMBuildICmp(g->b, LLVMIntNE, bit, LLVMConstInt(g->i32, 0, 0), "");
+	place = LLVMBuildTrunc(g->b, place, g->i32, "");
+	d->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), place, "");
 }
 
 static int addresses(const Share *s)
@@ -388,20 +368,87 @@ static int addresses(const Share *s)
 	return s->far == IRREGULAR ? s->count : 1;
 }
 
+static void advance(ThreadTile *d, int o, Value bytes)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	if (s->advanced) {
+		bytes = LLVMBuildTrunc(g->b, bytes, g->i32, "");
+		Value sum = LLVMBuildAdd(g->b, read_variable(g, s->advanced), bytes, "");
+		set_variable(g, s->advanced, sum);
+	}
+	for (int i = 0; !s->advanced && i < addresses(s); i++)
+		set_variable(g, s->from[i], sum_of(g, read_variable(g, s->from[i]), bytes));
+}
+
+void leave_place(ThreadTile *d, int o, Value place, Value ends)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	if (!s->channels)
+		return;
+	int64_t channels = s->channels, bytes;
+	Index of = uniform_index(g, place, d->p.dot.k / channels, 1), none = constant_index(0);
+	Index here = add_index(g->vars, &none, &of, channels);
+	Index there = shift_index(here, channels);
+	Element x, next;
+	find_memory(d, o, &here, &s->other[0], &x);
+	find_memory(d, o, &there, &s->other[0], &next);
+	bytes = elems[val(g->graph, x.r)->type].bytes;
+	Index apart = add_index(g->vars, &next.place, &x.place, -1);
+	apart = shift_index(apart, -channels); // which the steps have advanced
+	apart = add_index(g->vars, &none, &apart, bytes);
+	advance(d, o, LLVMBuildSelect(g->b, ends, index_i64(g, &apart), number(g, 0), ""));
+}
+
+static Value at_place(ThreadTile *d, const Share *s, int i)
+{
+	Gen *g = d->g;
+	Value bit = LLVMBuildAnd(g->b, s->inside[i], d->place, "");
+	return LLVMBuildICmp(g->b, LLVMIntNE, bit, LLVMConstInt(g->i32, 0, 0), "");
+}
+
+// True if steps go forward in memory, by fewer bytes than 32 bits count.
+static bool goes_forward(ThreadTile *d, int o)
+{
+	const Share *s = &d->share[o];
+	Index none = constant_index(0);
+	Element x;
+	find_memory(d, o, &none, &s->other[0], &x);
+	bool forward = bytes_of(val(d->g->graph, x.r)) < INT32_MAX && s->ahead > 0;
+	for (int64_t at = s->channels; s->channels && at < d->p.dot.k; at += s->channels) {
+		Index here = constant_index(at - s->channels), there = constant_index(at);
+		Element next;
+		find_memory(d, o, &here, &s->other[0], &x);
+		find_memory(d, o, &there, &s->other[0], &next);
+		Index apart = add_index(d->g->vars, &next.place, &x.place, -1);
+		forward &= !apart.n && apart.constant > 0;
+	}
+	return forward;
+}
+
 void share_addresses(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	for (int i = 0; i < (s->next ? 1 : s->places); i++)
-		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
+		s->to[i] = share_memory(d, o, s->to[i]);
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
 	s->channels = s->wide ? find_channels(d, o) : 0;
+	if (s->channels) {
+		int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
+		s->ahead = d->s->depth * bytes;
+		d->channels = s->channels;
+	}
 	for (int i = 0; s->channels && i < s->count; i++)
-		start_windows(d, o, i);
+		find_inside(d, o, i);
+	bool copies = is_copied(d, s) && s->ahead != IRREGULAR;
+	if (copies && addresses(s) > 1 && goes_forward(d, o))
+		s->advanced = variable(g, LLVMConstInt(g->i32, 0, 0));
 	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++) {
 		Value from, inside;
 		find_wide(d, o, i, sum_of(g, d->start, s->k[i]), &from, &inside);
-		s->from[i] = variable(g, from);
+		s->from[i] = s->advanced ? from : variable(g, from);
 	}
 }
 
@@ -416,13 +463,15 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 	bool regular = s->far != IRREGULAR;
 	int64_t far = regular ? i * s->far : 0;
 	Value from, under = NULL;
-	if (s->channels) {
-		from = sum_of(g, s->from[i], s->offset);
-		under = at_place(d, s, i);
-	} else if (s->ahead == IRREGULAR)
+	if (s->ahead == IRREGULAR)
 		find_wide(d, o, i, LLVMBuildIntCast2(g->b, at_k, g->i64, 1, ""), &from, &under);
+	else if (s->advanced)
+		from = sum_of(g, s->from[i],
+		              LLVMBuildZExt(g->b, read_variable(g, s->advanced), g->i64, ""));
 	else
 		from = read_variable(g, s->from[regular ? 0 : i]);
+	if (s->channels)
+		under = at_place(d, s, i);
 	if (under)
 		*inside = *inside ? both(g, *inside, under) : under;
 	if (is_copied(d, s)) {
@@ -531,8 +580,6 @@ void load_share(ThreadTile *d, int o, Value step, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	if (s->channels)
-		find_place(d, o, step);
 	for (int i = 0; i < s->count; i++) {
 		Value x[LOADS];
 		load_unit(d, o, i, step, stage, x);
@@ -561,11 +608,9 @@ static Value loaded_element(ThreadTile *d, const Share *s, int i, int e)
 // Advances to the steps after those that were loaded.
 void advance_share(ThreadTile *d, int o)
 {
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++)
-		set_variable(g, s->from[i],
-		             sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead)));
+	const Share *s = &d->share[o];
+	if (s->wide && s->ahead != IRREGULAR)
+		advance(d, o, number(d->g, s->ahead));
 }
 
 static void put_turned(ThreadTile *d, const Share *s, Value stage)

@@ -22,11 +22,10 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t ahead;       // of wide loads: bytes in memory from step to step; or IRREGULAR
 	int64_t far;         // from load to load; or IRREGULAR
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
-	                     // are copies; only the first of regular ones. Of windows with places:
-	                     // addresses at step 0
+	                     // are copies; only the first of regular ones
+	Value advanced;      // a variable: bytes to add to several `from`, which stay; or NULL
 	int64_t channels;    // steps of k at a place of the windows, in whole steps; or 0
 	Value inside[LOADS]; // by load: i32, a bit for each place that lies inside
-	Value place, offset; // of the step that is loaded: its bit; bytes from step 0
 	int places;          // where loads go to in shared memory, or their elements if turned
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
@@ -48,7 +47,7 @@ typedef struct Copy { // of `n` elements
 
 // How threads multiply what is in shared memory.
 typedef struct TileKind {
-	// Returns where an element of operand o is in shared memory, after share.start.
+	// Returns which byte of operand o an element begins at, see share_memory().
 	Value (*place)(ThreadTile *, int o, Value k, Value other);
 	bool (*in_line)(const Share *); // elements that are loaded together lie together there
 	// The distance in elements between neighboring rows or columns (along k), or steps of k;
@@ -112,6 +111,8 @@ struct ThreadTile {
 	Value first[2];               // row and column
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
+	int64_t channels;             // of either, or 0
+	Value place;                  // of windows with places, that is loaded: its bit
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
 	Value held[SUMS / 2];         // operand a, if it is in registers: pairs, else NULL
 	Value sum[SUMS];              // variables, by read_sum() and set_sum()
@@ -136,6 +137,7 @@ extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
 void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
 Value lane_number(Gen *, int);                     // of a vector
+Value share_memory(ThreadTile *, int o, Value at); // byte `at` of operand o in the first stage
 void share_start(ThreadTile *, int o);             // where the thread's share of operand o lies
 void share_addresses(ThreadTile *, int o);         // and where it comes from
 bool is_copied(const ThreadTile *, const Share *); // by itself
@@ -145,5 +147,8 @@ Value step_count(const ThreadTile *, int64_t n);
 void load_share(ThreadTile *, int o, Value step, Value stage);
 void put_share(ThreadTile *, int o, Value stage);
 void advance_share(ThreadTile *, int o); // by one step
+// Loads are at a place of the windows until, if it ends, they go to the next.
+void enter_place(ThreadTile *, Value place);
+void leave_place(ThreadTile *, int o, Value place, Value ends);
 
 #endif

@@ -18,9 +18,9 @@ Value mma_line_place(ThreadTile *, int o, int line), mma_way(ThreadTile *);
 Value mma_reduce_row(ThreadTile *, Op, Value);
 void mma_hold(ThreadTile *, int n, const Value *);
 bool mma_in_line(const Share *);
-// Returns where element `at` of a line of `length` elements is in it: its pieces of 16 bytes, of
-// `each` elements, change places from line to line.
-Value mma_turned(Gen *, Value line, Value at, int64_t length, int64_t each);
+// Returns where byte `at` of a line of `length` bytes, or `at` of all lines, is: its pieces of 16
+// bytes change places from line to line.
+Value mma_turned(Gen *, Value line, Value at, int64_t length);
 void mma_copy(ThreadTile *, const Copy *), mma_commit(ThreadTile *), mma_wait(ThreadTile *, int);
 Value mma_pack(Gen *, Elem, const Value *); // TargetOps.pack
 // Returns the value of the lane at this XOR distance in the warp (nvptx.c).

@@ -76,7 +76,8 @@ static Value place(ThreadTile *d, int o, Value k, Value other)
 		at = LLVMBuildURem(g->b, at, number(g, length), "");
 	}
 	Value before = sum_of(g, times(g, block, block_size(d, o)), times(g, line, length));
-	return sum_of(g, before, mma_turned(g, line, at, length, EACH));
+	at = times(g, sum_of(g, before, at), d->packed_bytes);
+	return mma_turned(g, line, at, length * d->packed_bytes);
 }
 
 static int64_t share_size(ThreadTile *d, int o)
