@@ -157,7 +157,7 @@ static int64_t find_channels(ThreadTile *d, int o)
 	const Share *s = &d->share[o];
 	Index none = constant_index(0), other = some_index(w, o ? p->n : p->m), k;
 	Element first, x;
-	bool windows = s->along && s->ahead == IRREGULAR && is_copied(d, s) &&
+	bool windows = s->along && s->ahead == IRREGULAR &&
 	               find_memory(d, o, &none, &other, &first) && first.windows;
 	int64_t channels = windows ? last_dim(first.windows) : 1;
 	if (!windows || channels % d->s->depth || p->k % channels || p->k / channels > PLACES)
