@@ -8,6 +8,10 @@ enum {
 	PAIR = 2,    // elements of 16 bits
 	COPY = 4,    // bytes of the narrowest asynchronous copy
 	PLACES = 32, // of a window, at most: each a bit
+	LANES = 32,  // that exchange what they find
+	BESIDE = 8,  // lanes that have a step of k
+	COUNTED =
+	    28, // bits of a distance in memory, counted in loads; what lies inside is above them
 };
 
 // ---- memory that threads share --------------------------------------------------------
@@ -171,7 +175,7 @@ static int64_t find_channels(ThreadTile *d, int o)
 	for (int a = 0; a < x.windows->rank; a++)
 		if (may_lie_outside(d, &x, a))
 			regular &= stride_along(w, &x.idx[a], &channel) == 0;
-	bool alone = !d->channels || d->channels == channels;
+	bool alone = !d->section || d->section == channels;
 	return regular && alone ? channels : 0;
 }
 
@@ -218,6 +222,57 @@ static bool is_ragged(const ThreadTile *d, const Share *s)
 	return s->wide && s->along && d->p.dot.k % s->vec;
 }
 
+static int64_t steps_beside(const ThreadTile *d) // that all threads load at once, see finds_steps()
+{
+	return d->g->target->machine->threads / BESIDE;
+}
+
+// True if columns are as far from any step of k as from the first, and those of a group of `n` lie
+// inside together. *beside: and side by side.
+static bool are_apart(ThreadTile *d, int o, int64_t n, bool *beside)
+{
+	Vars *w = d->g->vars;
+	int64_t extent = o ? d->p.dot.n : d->p.dot.m;
+	Index none = constant_index(0), k = some_index(w, d->p.dot.k);
+	Element x, row, column, first;
+	find_memory(d, o, &k, &none, &x);
+	int64_t channels = x.windows ? last_dim(x.windows) : extent;
+	if (channels % n || extent % channels)
+		return false;
+	Index place = channels < extent ? some_index(w, extent / channels) : none;
+	Index group = n < channels ? some_index(w, channels / n) : none;
+	Index own = some_index(w, n), other = add_index(w, &own, &group, n);
+	other = add_index(w, &other, &place, channels);
+	find_memory(d, o, &k, &other, &x);
+	find_memory(d, o, &k, &none, &row);
+	find_memory(d, o, &none, &other, &column);
+	find_memory(d, o, &none, &none, &first);
+	Index far = add_index(w, &row.place, &first.place, -1);
+	Index rest = add_index(w, &x.place, &column.place, -1);
+	rest = add_index(w, &rest, &far, -1);
+	bool apart = !rest.n && !rest.constant && index_align(w, &far) % d->share[o].vec == 0;
+	for (int a = 0; x.windows && a < x.windows->rank; a++)
+		if (may_lie_outside(d, &x, a))
+			apart &= stride_along(w, &x.idx[a], &own) == 0;
+	*beside = stride_along(w, &column.place, &own) == 1;
+	return apart;
+}
+
+// True if steps of k lie anywhere in memory, and columns as far from each. Then eight threads have
+// a step, and lanes of a warp find where its steps of a section are: as many as there are lanes.
+static bool finds_steps(ThreadTile *d, int o)
+{
+	const Share *s = &d->share[o];
+	const Graph *g = d->g->graph;
+	int64_t columns = BESIDE * s->vec, section = d->g->target->machine->threads;
+	Ref r = operand_of(d, o);
+	bool beside, wide = is_copied(d, s) && s->vec * elems[val(g, r)->type].bytes == WIDE;
+	bool steps = !s->along && s->ahead == IRREGULAR && d->s->depth % steps_beside(d) == 0;
+	return wide && steps && d->kind->exchange && s->side % columns == 0 &&
+	       (!d->section || d->section == section) && are_apart(d, o, columns, &beside) &&
+	       bytes_of(val(g, r)) < (int64_t)WIDE << COUNTED;
+}
+
 // Threads side by side have what is side by side in memory; of a line that is no power of two of
 // loads, each has several parts.
 void share_start(ThreadTile *d, int o)
@@ -243,6 +298,13 @@ void share_start(ThreadTile *d, int o)
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
 	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;
+	s->found = finds_steps(d, o);
+	if (s->found) {
+		line = BESIDE;
+		bool beside, apart = are_apart(d, o, s->side, &beside);
+		s->alike = apart && beside;
+		d->section = threads;
+	}
 	int side_by_side = turned(d, s), down = (int)(s->count * line / all_line);
 	s->apart = side_by_side > 1 ? 1 : threads / line;
 	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
@@ -269,7 +331,7 @@ void share_start(ThreadTile *d, int o)
 	bool regular = even && !is_turned(d, s) && s->apart % d->kind->period == 0;
 	if (!even || (side_by_side > 1 && side_by_side < s->count))
 		s->far = IRREGULAR;
-	s->next = regular ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
+	s->next = regular && !s->found ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
 	int each = is_pair(d, s) ? PAIR : 1;
 	for (int i = 0; i < all / each && !is_copied(d, s); i++)
@@ -356,13 +418,6 @@ static void find_inside(ThreadTile *d, int o, int i)
 	}
 }
 
-void enter_place(ThreadTile *d, Value place)
-{
-	Gen *g = d->g;
-	place = LLVMBuildTrunc(g->b, place, g->i32, "");
-	d->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), place, "");
-}
-
 static int addresses(const Share *s)
 {
 	return s->far == IRREGULAR ? s->count : 1;
@@ -381,14 +436,125 @@ static void advance(ThreadTile *d, int o, Value bytes)
 		set_variable(g, s->from[i], sum_of(g, read_variable(g, s->from[i]), bytes));
 }
 
-void leave_place(ThreadTile *d, int o, Value place, Value ends)
+// Returns the bit of a lane's entry that says whether columns `n` of its step lie inside.
+static Value inside_bit(Gen *g, int64_t n)
+{
+	return LLVMConstInt(g->i32, (uint64_t)1 << (31 - n), 0);
+}
+
+// Of the section's steps that the warp loads, finds one: how far from the first it is in memory,
+// counted in loads, and which groups of columns lie inside there.
+static void find_steps(ThreadTile *d, int o, Value section)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t all = d->p.dot.k, extent = o ? d->p.dot.n : d->p.dot.m, beside = LANES / BESIDE;
+	int64_t columns = BESIDE * s->vec, threads = g->target->machine->threads;
+	Value lane = LLVMBuildURem(g->b, d->thread, number(g, LANES), "");
+	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, LANES), "");
+	Value at = times(g, LLVMBuildUDiv(g->b, lane, number(g, beside), ""), steps_beside(d));
+	at = sum_of(g, at, times(g, warp, beside));
+	at = sum_of(g, at, LLVMBuildURem(g->b, lane, number(g, beside), ""));
+	at = sum_of(g, at, times(g, section, threads));
+	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, at, number(g, all), "");
+	Index k = uniform_index(g, least(g, at, number(g, all - 1)), all, 1);
+	Index none = constant_index(0);
+	Element x, first;
+	find_memory(d, o, &k, &none, &x);
+	find_memory(d, o, &none, &none, &first);
+	Index far = add_index(g->vars, &x.place, &first.place, -1);
+	s->entry = LLVMBuildUDiv(g->b, index_i64(g, &far), number(g, s->vec), "");
+	s->entry = LLVMBuildTrunc(g->b, s->entry, g->i32, "");
+	for (int64_t n = 0; n < (s->alike ? 1 : s->side / columns) && !s->sure; n++) {
+		Value column = sum_of(g, d->first[o], number(g, n * columns));
+		if (extent % s->side)
+			column = least(g, column, number(g, extent - columns));
+		Index other = uniform_index(g, column, extent, columns);
+		find_memory(d, o, &k, &other, &x);
+		Value is = lies_inside(d, &x);
+		is = is ? both(g, is, before) : before;
+		Value bit =
+		    LLVMBuildSelect(g->b, is, inside_bit(g, n), LLVMConstInt(g->i32, 0, 0), "");
+		s->entry = LLVMBuildOr(g->b, s->entry, bit, "");
+	}
+}
+
+// Sets where columns are at the first step.
+static void start_steps(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t down = d->s->depth / steps_beside(d);
+	Index none = constant_index(0);
+	Element x;
+	s->sure = d->p.dot.k % g->target->machine->threads == 0;
+	for (int i = 0; i < (s->alike ? 1 : s->count / down); i++) {
+		find_memory(d, o, &none, &s->other[i * down], &x);
+		s->from[i] = address_of(d, &x);
+	}
+	Index k = some_index(g->vars, d->p.dot.k);
+	find_memory(d, o, &k, &s->other[0], &x);
+	for (int a = 0; x.windows && a < x.windows->rank; a++)
+		s->sure &= !may_lie_outside(d, &x, a);
+	if (s->alike && !s->sure) // what lies inside has the bit
+		s->from[0] = sum_of(g, s->from[0], number(g, INT32_MIN * (int64_t)WIDE));
+	Value lane = LLVMBuildURem(g->b, d->thread, number(g, LANES), "");
+	Value own = LLVMBuildUDiv(g->b, lane, number(g, BESIDE), "");
+	s->lane = LLVMBuildTrunc(g->b, LLVMBuildXor(g->b, lane, own, ""), g->i32, "");
+}
+
+// Copies the share at a step: the lane that has found it is as far from the section's first as the
+// step from the section's.
+static void copy_found(ThreadTile *d, int o, Value step, Value stage)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t beside = LANES / BESIDE, columns = BESIDE * s->vec, rows = steps_beside(d);
+	int down = (int)(d->s->depth / rows);
+	Value other = LLVMBuildUDiv(g->b, step, step_count(d, rows / beside), ""), x = NULL;
+	other = LLVMBuildIntCast2(g->b, other, g->i32, 0, "");
+	for (int i = 0; i < s->count; i++) {
+		int row = i * down / s->count, n = i % (s->count / down);
+		Value own = LLVMBuildXor(g->b, s->lane,
+		                         LLVMConstInt(g->i32, (unsigned)(row * beside), 0), "");
+		if (n == 0)
+			x = d->kind->exchange(g, s->entry, LLVMBuildXor(g->b, own, other, ""));
+		Value is = LLVMBuildAnd(g->b, x, inside_bit(g, s->alike ? 0 : n), ""), units = x;
+		if (!s->alike)
+			units =
+			    LLVMBuildAnd(g->b, x, LLVMConstInt(g->i32, (1u << COUNTED) - 1, 0), "");
+		units = LLVMBuildZExt(g->b, units, g->i64, "");
+		Value to = d->kind->place(d, o, number(g, row * rows), number(g, n * columns));
+		Copy copy = {.n = s->vec,
+		             .to = bytes_after(g, s->to[0], stage),
+		             .from = sum_of(g, s->from[s->alike ? 0 : n], times(g, units, WIDE)),
+		             .to_bytes = LLVMConstIntGetSExtValue(to),
+		             .from_bytes = s->alike ? n * columns * WIDE / s->vec : 0};
+		if (!s->sure)
+			copy.inside =
+			    LLVMBuildICmp(g->b, LLVMIntNE, is, LLVMConstInt(g->i32, 0, 0), "");
+		d->kind->copy(d, &copy);
+	}
+}
+
+void enter_section(ThreadTile *d, Value section)
+{
+	Gen *g = d->g;
+	Value place = LLVMBuildTrunc(g->b, section, g->i32, "");
+	d->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), place, "");
+	for (int o = 0; o < 2; o++)
+		if (d->share[o].found)
+			find_steps(d, o, section);
+}
+
+void leave_section(ThreadTile *d, int o, Value section, Value ends)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	if (!s->channels)
 		return;
 	int64_t channels = s->channels, bytes;
-	Index of = uniform_index(g, place, d->p.dot.k / channels, 1), none = constant_index(0);
+	Index of = uniform_index(g, section, d->p.dot.k / channels, 1), none = constant_index(0);
 	Index here = add_index(g->vars, &none, &of, channels);
 	Index there = shift_index(here, channels);
 	Element x, next;
@@ -431,14 +597,18 @@ void share_addresses(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	for (int i = 0; i < (s->next ? 1 : s->places); i++)
+	for (int i = 0; i < (s->next || s->found ? 1 : s->places); i++)
 		s->to[i] = share_memory(d, o, s->to[i]);
+	if (s->found) {
+		start_steps(d, o);
+		return;
+	}
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
 	s->channels = s->wide ? find_channels(d, o) : 0;
 	if (s->channels) {
 		int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
 		s->ahead = d->s->depth * bytes;
-		d->channels = s->channels;
+		d->section = s->channels;
 	}
 	for (int i = 0; s->channels && i < s->count; i++)
 		find_inside(d, o, i);
@@ -580,6 +750,10 @@ void load_share(ThreadTile *d, int o, Value step, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
+	if (s->found) {
+		copy_found(d, o, step, stage);
+		return;
+	}
 	for (int i = 0; i < s->count; i++) {
 		Value x[LOADS];
 		load_unit(d, o, i, step, stage, x);

@@ -339,30 +339,29 @@ static void turns_between(ThreadTile *d, const Turns *t, Value from, Value to)
 	end_steps(d, &steps);
 }
 
-// Takes turns. At a place of windows, addresses advance by the same from step to step, and what
-// lies inside stays: each place has a loop of its own.
+// Takes turns. What loads have in common in a section is found before its turns.
 static void take_turns(ThreadTile *d, const Turns *t)
 {
 	Gen *g = d->g;
-	if (!d->channels || !t->end) {
+	if (!d->section || !t->end) {
 		turns_between(d, t, t->from, t->to);
 		return;
 	}
-	Value channels = step_count(d, d->channels);
-	Value last = LLVMBuildAdd(g->b, t->to, step_count(d, d->channels - 1), "");
-	Loop places = loop_begin(g, LLVMBuildUDiv(g->b, t->from, channels, ""),
-	                         LLVMBuildUDiv(g->b, last, channels, ""), 1);
-	Value begin = LLVMBuildMul(g->b, places.i, channels, "");
-	Value end = LLVMBuildAdd(g->b, begin, channels, "");
+	Value each = step_count(d, d->section);
+	Value last = LLVMBuildAdd(g->b, t->to, step_count(d, d->section - 1), "");
+	Loop sections = loop_begin(g, LLVMBuildUDiv(g->b, t->from, each, ""),
+	                           LLVMBuildUDiv(g->b, last, each, ""), 1);
+	Value begin = LLVMBuildMul(g->b, sections.i, each, "");
+	Value end = LLVMBuildAdd(g->b, begin, each, "");
 	Value ends = LLVMBuildICmp(g->b, LLVMIntSLE, end, t->to, "");
 	Value later = LLVMBuildICmp(g->b, LLVMIntSLT, begin, t->from, "");
-	Value place = LLVMBuildIntCast2(g->b, places.i, g->i64, 1, "");
-	enter_place(d, place);
+	Value section = LLVMBuildIntCast2(g->b, sections.i, g->i64, 1, "");
+	enter_section(d, section);
 	turns_between(d, t, LLVMBuildSelect(g->b, later, t->from, begin, ""),
 	              LLVMBuildSelect(g->b, ends, end, t->to, ""));
 	for (int o = 0; o < 2; o++)
-		leave_place(d, o, place, ends);
-	loop_end_rolled(g, &places);
+		leave_section(d, o, section, ends);
+	loop_end_rolled(g, &sections);
 }
 
 // Sums all steps of the part.

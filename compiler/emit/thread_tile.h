@@ -26,6 +26,10 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	Value advanced;      // a variable: bytes to add to several `from`, which stay; or NULL
 	int64_t channels;    // steps of k at a place of the windows, in whole steps; or 0
 	Value inside[LOADS]; // by load: i32, a bit for each place that lies inside
+	bool found;          // lanes find where steps are for each other, see find_steps()
+	bool alike;          // all columns of the tile lie inside together, side by side
+	bool sure;           // they do
+	Value entry, lane;   // i32: what the lane has found; its number XOR that of its step
 	int places;          // where loads go to in shared memory, or their elements if turned
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
@@ -90,6 +94,9 @@ typedef struct TileKind {
 	void (*copy)(ThreadTile *, const Copy *);
 	void (*commit)(ThreadTile *);
 	void (*wait)(ThreadTile *, int most);
+	// Returns the bits of the lane at this XOR distance among 32; NULL: lanes find places of
+	// their own alone.
+	Value (*exchange)(Gen *, Value bits, Value distance);
 } TileKind;
 
 struct ThreadTile {
@@ -111,7 +118,7 @@ struct ThreadTile {
 	Value first[2];               // row and column
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
-	int64_t channels;             // of either, or 0
+	int64_t section;              // steps of k in whose loop loads have in common; or 0
 	Value place;                  // of windows with places, that is loaded: its bit
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
 	Value held[SUMS / 2];         // operand a, if it is in registers: pairs, else NULL
@@ -147,8 +154,8 @@ Value step_count(const ThreadTile *, int64_t n);
 void load_share(ThreadTile *, int o, Value step, Value stage);
 void put_share(ThreadTile *, int o, Value stage);
 void advance_share(ThreadTile *, int o); // by one step
-// Loads are at a place of the windows until, if it ends, they go to the next.
-void enter_place(ThreadTile *, Value place);
-void leave_place(ThreadTile *, int o, Value place, Value ends);
+// Loads are in a section, such as a place of windows, until, if it ends, they go to the next.
+void enter_section(ThreadTile *, Value section);
+void leave_section(ThreadTile *, int o, Value section, Value ends);
 
 #endif

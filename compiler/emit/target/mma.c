@@ -438,8 +438,12 @@ void mma_wait(ThreadTile *d, int most)
 	.line_place = mma_line_place, .way = mma_way, .asynchronous = true, .copy = mma_copy,      \
 	.commit = mma_commit, .wait = mma_wait
 
-const TileKind mma_tile = {MMA_TILE, .ways = SIDE, .groups = mma_groups, .store_sums = store_sums,
-                           .sum_pad = 8};
+const TileKind mma_tile = {MMA_TILE,
+                           .ways = SIDE,
+                           .groups = mma_groups,
+                           .store_sums = store_sums,
+                           .sum_pad = 8,
+                           .exchange = warp_exchange};
 
 const TileKind mma_rows_tile = {MMA_TILE, .ways = QUAD, .reduce_row = mma_reduce_row,
                                 .hold = mma_hold};

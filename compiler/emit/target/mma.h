@@ -23,8 +23,10 @@ bool mma_in_line(const Share *);
 Value mma_turned(Gen *, Value line, Value at, int64_t length);
 void mma_copy(ThreadTile *, const Copy *), mma_commit(ThreadTile *), mma_wait(ThreadTile *, int);
 Value mma_pack(Gen *, Elem, const Value *); // TargetOps.pack
-// Returns the value of the lane at this XOR distance in the warp (nvptx.c).
+// Returns the value of the lane at this XOR distance in the warp, of whose bits the low ones count;
+// exchange: of 32 bits (nvptx.c).
 Value warp_shuffle(Gen *, Elem, Value, int distance);
+Value warp_exchange(Gen *, Value bits, Value distance);
 // Calls PTX, which may access memory.
 Value assembly(Gen *, LLVMTypeRef result, const char *text, const char *constraints, int n,
                Value *in);

@@ -333,14 +333,10 @@ static void store_sums(ThreadTile *d, Value group)
 	.share_size = share_size, .publish = publish, .asynchronous = true, .copy = mma_copy,      \
 	.commit = mma_commit, .wait = mma_wait
 
-const TileKind wgmma_tile = {WGMMA_TILE,
-                             .start = start,
-                             .multiply = multiply,
-                             .finish = finish,
-                             .take_sums = take_sums,
-                             .groups = mma_groups,
-                             .store_sums = store_sums,
-                             .sum_pad = 8};
+const TileKind wgmma_tile = {
+    WGMMA_TILE,           .exchange = warp_exchange, .start = start,
+    .multiply = multiply, .finish = finish,          .take_sums = take_sums,
+    .groups = mma_groups, .store_sums = store_sums,  .sum_pad = 8};
 
 const TileKind wgmma_rows_tile = {
     WGMMA_TILE,     .start = set_bases,           .multiply = multiply_rows,
