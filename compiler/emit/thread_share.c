@@ -5,11 +5,8 @@
 #include "thread_tile.h"
 
 enum {
-	PAIR = 2,    // elements of 16 bits
-	COPY = 4,    // bytes of the narrowest asynchronous copy
-	PLACES = 32, // of a window, at most: each a bit
-	LANES = 32,  // that exchange what they find
-	BESIDE = 8,  // lanes that have a step of k
+	PAIR = 2, // elements of 16 bits
+	COPY = 4, // bytes of the narrowest asynchronous copy
 	COUNTED =
 	    28, // bits of a distance in memory, counted in loads; what lies inside is above them
 };
@@ -42,7 +39,7 @@ void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Valu
 // ---- operands -------------------------------------------------------------------------
 
 // Returns the operand; matrix instructions for TF32 round it themselves.
-static Ref operand_of(const ThreadTile *d, int o)
+Ref share_operand(const ThreadTile *d, int o)
 {
 	const Val *v = val(d->g->graph, d->v->in[o]);
 	return d->p.matrix == E_f32 && is_tf32(v) ? v->in[0] : d->v->in[o];
@@ -54,23 +51,16 @@ static void term_index(ThreadTile *d, int o, const Index *k, const Index *other,
 	          o ? other : k, idx);
 }
 
-typedef struct Element { // of an operand, in memory
-	Ref r;
-	Index place;
-	const Shape *windows; // NULL, or of the value under windows: 0 if idx is outside of it
-	Index idx[RANK];
-} Element;
-
 // Finds where an operand's element lies in memory. False: it is computed.
-static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other, Element *x)
+bool find_element(ThreadTile *d, int o, const Index *k, const Index *other, Element *x)
 {
 	Gen *g = d->g;
 	double fill;
-	*x = (Element){.r = operand_of(d, o)};
+	*x = (Element){.r = share_operand(d, o)};
 	term_index(d, o, k, other, x->idx);
 	if (locate(g->vars, g->graph, &g->computed, &x->r, x->idx, &x->place))
 		return true;
-	x->r = operand_of(d, o);
+	x->r = share_operand(d, o);
 	term_index(d, o, k, other, x->idx);
 	if (!windows_of(g->vars, g->graph, &g->computed, &x->r, x->idx, &fill) || fill != 0)
 		return false;
@@ -84,7 +74,7 @@ static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other
 	return !val(g->graph, x->r)->pitch;
 }
 
-static bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
+bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
 {
 	return !index_fits(d->g->vars, &x->idx[axis], x->windows->dim[axis]);
 }
@@ -119,7 +109,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	Index other = some_index(w, s->along ? extent : p->k);
 	Index side = add_index(w, &none, &group, vec);
 	Element x, next;
-	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
+	if (!find_element(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
 	    index_align(w, &x.place) % vec)
 		return false;
 	int64_t pitch = val(g->graph, x.r)->pitch;
@@ -127,7 +117,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 		return false;
 	for (int e = 1; e < vec; e++) {
 		Index at = shift_index(side, e);
-		find_memory(d, o, s->along ? &at : &other, s->along ? &other : &at, &next);
+		find_element(d, o, s->along ? &at : &other, s->along ? &other : &at, &next);
 		if (!are_together(d, &x, &next, e))
 			return false;
 	}
@@ -149,34 +139,6 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 bool is_copied(const ThreadTile *d, const Share *s)
 {
 	return s->wide && d->kind->asynchronous;
-}
-
-// Returns how many steps of k a place of the windows has, its channels, if a stage has steps of one
-// place alone: then all loads of a stage are as far from their first step, and lie inside or not as
-// the place and the row say. Else 0.
-static int64_t find_channels(ThreadTile *d, int o)
-{
-	Vars *w = d->g->vars;
-	const DotSizes *p = &d->p.dot;
-	const Share *s = &d->share[o];
-	Index none = constant_index(0), other = some_index(w, o ? p->n : p->m), k;
-	Element first, x;
-	bool windows = s->along && s->ahead == IRREGULAR &&
-	               find_memory(d, o, &none, &other, &first) && first.windows;
-	int64_t channels = windows ? last_dim(first.windows) : 1;
-	if (!windows || channels % d->s->depth || p->k % channels || p->k / channels > PLACES)
-		return 0;
-	Index place = some_index(w, p->k / channels), channel = some_index(w, channels);
-	k = add_index(w, &channel, &place, channels);
-	find_memory(d, o, &k, &other, &x);
-	Index offset = add_index(w, &x.place, &first.place, -1);
-	bool regular =
-	    stride_along(w, &offset, &channel) == 1 && stride_along(w, &offset, &other) == 0;
-	for (int a = 0; a < x.windows->rank; a++)
-		if (may_lie_outside(d, &x, a))
-			regular &= stride_along(w, &x.idx[a], &channel) == 0;
-	bool alone = !d->section || d->section == channels;
-	return regular && alone ? channels : 0;
 }
 
 // Two elements of 16 bits wait in one register.
@@ -222,57 +184,6 @@ static bool is_ragged(const ThreadTile *d, const Share *s)
 	return s->wide && s->along && d->p.dot.k % s->vec;
 }
 
-static int64_t steps_beside(const ThreadTile *d) // that all threads load at once, see finds_steps()
-{
-	return d->g->target->machine->threads / BESIDE;
-}
-
-// True if columns are as far from any step of k as from the first, and those of a group of `n` lie
-// inside together. *beside: and side by side.
-static bool are_apart(ThreadTile *d, int o, int64_t n, bool *beside)
-{
-	Vars *w = d->g->vars;
-	int64_t extent = o ? d->p.dot.n : d->p.dot.m;
-	Index none = constant_index(0), k = some_index(w, d->p.dot.k);
-	Element x, row, column, first;
-	find_memory(d, o, &k, &none, &x);
-	int64_t channels = x.windows ? last_dim(x.windows) : extent;
-	if (channels % n || extent % channels)
-		return false;
-	Index place = channels < extent ? some_index(w, extent / channels) : none;
-	Index group = n < channels ? some_index(w, channels / n) : none;
-	Index own = some_index(w, n), other = add_index(w, &own, &group, n);
-	other = add_index(w, &other, &place, channels);
-	find_memory(d, o, &k, &other, &x);
-	find_memory(d, o, &k, &none, &row);
-	find_memory(d, o, &none, &other, &column);
-	find_memory(d, o, &none, &none, &first);
-	Index far = add_index(w, &row.place, &first.place, -1);
-	Index rest = add_index(w, &x.place, &column.place, -1);
-	rest = add_index(w, &rest, &far, -1);
-	bool apart = !rest.n && !rest.constant && index_align(w, &far) % d->share[o].vec == 0;
-	for (int a = 0; x.windows && a < x.windows->rank; a++)
-		if (may_lie_outside(d, &x, a))
-			apart &= stride_along(w, &x.idx[a], &own) == 0;
-	*beside = stride_along(w, &column.place, &own) == 1;
-	return apart;
-}
-
-// True if steps of k lie anywhere in memory, and columns as far from each. Then eight threads have
-// a step, and lanes of a warp find where its steps of a section are: as many as there are lanes.
-static bool finds_steps(ThreadTile *d, int o)
-{
-	const Share *s = &d->share[o];
-	const Graph *g = d->g->graph;
-	int64_t columns = BESIDE * s->vec, section = d->g->target->machine->threads;
-	Ref r = operand_of(d, o);
-	bool beside, wide = is_copied(d, s) && s->vec * elems[val(g, r)->type].bytes == WIDE;
-	bool steps = !s->along && s->ahead == IRREGULAR && d->s->depth % steps_beside(d) == 0;
-	return wide && steps && d->kind->exchange && s->side % columns == 0 &&
-	       (!d->section || d->section == section) && are_apart(d, o, columns, &beside) &&
-	       bytes_of(val(g, r)) < (int64_t)WIDE << COUNTED;
-}
-
 // Threads side by side have what is side by side in memory; of a line that is no power of two of
 // loads, each has several parts.
 void share_start(ThreadTile *d, int o)
@@ -283,7 +194,7 @@ void share_start(ThreadTile *d, int o)
 	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
 	s->side = d->size[o];
-	int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
+	int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
 	s->vec = (int)MIN(all, WIDE / bytes);
 	int narrow = MIN(s->vec, (d->kind->asynchronous ? COPY : WIDE) / bytes);
 	while (!(s->wide = is_wide(d, o, s->vec)) && s->vec / 2 >= narrow)
@@ -298,13 +209,8 @@ void share_start(ThreadTile *d, int o)
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
 	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;
-	s->found = finds_steps(d, o);
-	if (s->found) {
-		line = BESIDE;
-		bool beside, apart = are_apart(d, o, s->side, &beside);
-		s->alike = apart && beside;
-		d->section = threads;
-	}
+	if (finds_steps(d, o))
+		line = STEP_LANES;
 	int side_by_side = turned(d, s), down = (int)(s->count * line / all_line);
 	s->apart = side_by_side > 1 ? 1 : threads / line;
 	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
@@ -355,7 +261,7 @@ Index memory_start(Gen *g, Ref r)
 }
 
 // Returns the address of an element.
-static Value address_of(ThreadTile *d, const Element *x)
+Value element_address(ThreadTile *d, const Element *x)
 {
 	Gen *g = d->g;
 	Index none = constant_index(0), start = memory_start(g, x->r);
@@ -366,7 +272,7 @@ static Value address_of(ThreadTile *d, const Element *x)
 }
 
 // Returns whether an element under windows lies inside; NULL: it does.
-static Value lies_inside(ThreadTile *d, const Element *x)
+Value lies_inside(ThreadTile *d, const Element *x)
 {
 	Gen *g = d->g;
 	Value inside = NULL;
@@ -393,29 +299,11 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 		at_k = least(g, at_k, number(g, last_group(all, align)));
 	Index k = uniform_index(g, at_k, all, align);
 	Element x;
-	find_memory(d, o, &k, &s->other[i], &x);
+	find_element(d, o, &k, &s->other[i], &x);
 	Index none = constant_index(0);
 	Index bytes = add_index(g->vars, &none, &x.place, elems[val(g->graph, x.r)->type].bytes);
-	*from = is_copied(d, s) ? address_of(d, &x) : index_i64(g, &bytes);
+	*from = is_copied(d, s) ? element_address(d, &x) : index_i64(g, &bytes);
 	*inside = lies_inside(d, &x);
-}
-
-// Finds which places of the windows lie inside for load i.
-static void find_inside(ThreadTile *d, int o, int i)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	s->inside[i] = LLVMConstInt(g->i32, 0, 0);
-	for (int64_t place = 0; place < d->p.dot.k / s->channels; place++) {
-		Value bit = LLVMConstInt(g->i32, 1u << place, 0);
-		Index k = constant_index(place * s->channels);
-		Element x;
-		find_memory(d, o, &k, &s->other[i], &x);
-		Value is = lies_inside(d, &x);
-		if (is)
-			bit = LLVMBuildSelect(g->b, is, bit, LLVMConstInt(g->i32, 0, 0), "");
-		s->inside[i] = LLVMBuildOr(g->b, s->inside[i], bit, "");
-	}
 }
 
 static int addresses(const Share *s)
@@ -423,7 +311,7 @@ static int addresses(const Share *s)
 	return s->far == IRREGULAR ? s->count : 1;
 }
 
-static void advance(ThreadTile *d, int o, Value bytes)
+void advance_bytes(ThreadTile *d, int o, Value bytes)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
@@ -436,157 +324,19 @@ static void advance(ThreadTile *d, int o, Value bytes)
 		set_variable(g, s->from[i], sum_of(g, read_variable(g, s->from[i]), bytes));
 }
 
-// Returns the bit of a lane's entry that says whether columns `n` of its step lie inside.
-static Value inside_bit(Gen *g, int64_t n)
-{
-	return LLVMConstInt(g->i32, (uint64_t)1 << (31 - n), 0);
-}
-
-// Of the section's steps that the warp loads, finds one: how far from the first it is in memory,
-// counted in loads, and which groups of columns lie inside there.
-static void find_steps(ThreadTile *d, int o, Value section)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	int64_t all = d->p.dot.k, extent = o ? d->p.dot.n : d->p.dot.m, beside = LANES / BESIDE;
-	int64_t columns = BESIDE * s->vec, threads = g->target->machine->threads;
-	Value lane = LLVMBuildURem(g->b, d->thread, number(g, LANES), "");
-	Value warp = LLVMBuildUDiv(g->b, d->thread, number(g, LANES), "");
-	Value at = times(g, LLVMBuildUDiv(g->b, lane, number(g, beside), ""), steps_beside(d));
-	at = sum_of(g, at, times(g, warp, beside));
-	at = sum_of(g, at, LLVMBuildURem(g->b, lane, number(g, beside), ""));
-	at = sum_of(g, at, times(g, section, threads));
-	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, at, number(g, all), "");
-	Index k = uniform_index(g, least(g, at, number(g, all - 1)), all, 1);
-	Index none = constant_index(0);
-	Element x, first;
-	find_memory(d, o, &k, &none, &x);
-	find_memory(d, o, &none, &none, &first);
-	Index far = add_index(g->vars, &x.place, &first.place, -1);
-	s->entry = LLVMBuildUDiv(g->b, index_i64(g, &far), number(g, s->vec), "");
-	s->entry = LLVMBuildTrunc(g->b, s->entry, g->i32, "");
-	for (int64_t n = 0; n < (s->alike ? 1 : s->side / columns) && !s->sure; n++) {
-		Value column = sum_of(g, d->first[o], number(g, n * columns));
-		if (extent % s->side)
-			column = least(g, column, number(g, extent - columns));
-		Index other = uniform_index(g, column, extent, columns);
-		find_memory(d, o, &k, &other, &x);
-		Value is = lies_inside(d, &x);
-		is = is ? both(g, is, before) : before;
-		Value bit =
-		    LLVMBuildSelect(g->b, is, inside_bit(g, n), LLVMConstInt(g->i32, 0, 0), "");
-		s->entry = LLVMBuildOr(g->b, s->entry, bit, "");
-	}
-}
-
-// Sets where columns are at the first step.
-static void start_steps(ThreadTile *d, int o)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	int64_t down = d->s->depth / steps_beside(d);
-	Index none = constant_index(0);
-	Element x;
-	s->sure = d->p.dot.k % g->target->machine->threads == 0;
-	for (int i = 0; i < (s->alike ? 1 : s->count / down); i++) {
-		find_memory(d, o, &none, &s->other[i * down], &x);
-		s->from[i] = address_of(d, &x);
-	}
-	Index k = some_index(g->vars, d->p.dot.k);
-	find_memory(d, o, &k, &s->other[0], &x);
-	for (int a = 0; x.windows && a < x.windows->rank; a++)
-		s->sure &= !may_lie_outside(d, &x, a);
-	if (s->alike && !s->sure) // what lies inside has the bit
-		s->from[0] = sum_of(g, s->from[0], number(g, INT32_MIN * (int64_t)WIDE));
-	Value lane = LLVMBuildURem(g->b, d->thread, number(g, LANES), "");
-	Value own = LLVMBuildUDiv(g->b, lane, number(g, BESIDE), "");
-	s->lane = LLVMBuildTrunc(g->b, LLVMBuildXor(g->b, lane, own, ""), g->i32, "");
-}
-
-// Copies the share at a step: the lane that has found it is as far from the section's first as the
-// step from the section's.
-static void copy_found(ThreadTile *d, int o, Value step, Value stage)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	int64_t beside = LANES / BESIDE, columns = BESIDE * s->vec, rows = steps_beside(d);
-	int down = (int)(d->s->depth / rows);
-	Value other = LLVMBuildUDiv(g->b, step, step_count(d, rows / beside), ""), x = NULL;
-	other = LLVMBuildIntCast2(g->b, other, g->i32, 0, "");
-	for (int i = 0; i < s->count; i++) {
-		int row = i * down / s->count, n = i % (s->count / down);
-		Value own = LLVMBuildXor(g->b, s->lane,
-		                         LLVMConstInt(g->i32, (unsigned)(row * beside), 0), "");
-		if (n == 0)
-			x = d->kind->exchange(g, s->entry, LLVMBuildXor(g->b, own, other, ""));
-		Value is = LLVMBuildAnd(g->b, x, inside_bit(g, s->alike ? 0 : n), ""), units = x;
-		if (!s->alike)
-			units =
-			    LLVMBuildAnd(g->b, x, LLVMConstInt(g->i32, (1u << COUNTED) - 1, 0), "");
-		units = LLVMBuildZExt(g->b, units, g->i64, "");
-		Value to = d->kind->place(d, o, number(g, row * rows), number(g, n * columns));
-		Copy copy = {.n = s->vec,
-		             .to = bytes_after(g, s->to[0], stage),
-		             .from = sum_of(g, s->from[s->alike ? 0 : n], times(g, units, WIDE)),
-		             .to_bytes = LLVMConstIntGetSExtValue(to),
-		             .from_bytes = s->alike ? n * columns * WIDE / s->vec : 0};
-		if (!s->sure)
-			copy.inside =
-			    LLVMBuildICmp(g->b, LLVMIntNE, is, LLVMConstInt(g->i32, 0, 0), "");
-		d->kind->copy(d, &copy);
-	}
-}
-
-void enter_section(ThreadTile *d, Value section)
-{
-	Gen *g = d->g;
-	Value place = LLVMBuildTrunc(g->b, section, g->i32, "");
-	d->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), place, "");
-	for (int o = 0; o < 2; o++)
-		if (d->share[o].found)
-			find_steps(d, o, section);
-}
-
-void leave_section(ThreadTile *d, int o, Value section, Value ends)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	if (!s->channels)
-		return;
-	int64_t channels = s->channels, bytes;
-	Index of = uniform_index(g, section, d->p.dot.k / channels, 1), none = constant_index(0);
-	Index here = add_index(g->vars, &none, &of, channels);
-	Index there = shift_index(here, channels);
-	Element x, next;
-	find_memory(d, o, &here, &s->other[0], &x);
-	find_memory(d, o, &there, &s->other[0], &next);
-	bytes = elems[val(g->graph, x.r)->type].bytes;
-	Index apart = add_index(g->vars, &next.place, &x.place, -1);
-	apart = shift_index(apart, -channels); // which the steps have advanced
-	apart = add_index(g->vars, &none, &apart, bytes);
-	advance(d, o, LLVMBuildSelect(g->b, ends, index_i64(g, &apart), number(g, 0), ""));
-}
-
-static Value at_place(ThreadTile *d, const Share *s, int i)
-{
-	Gen *g = d->g;
-	Value bit = LLVMBuildAnd(g->b, s->inside[i], d->place, "");
-	return LLVMBuildICmp(g->b, LLVMIntNE, bit, LLVMConstInt(g->i32, 0, 0), "");
-}
-
 // True if steps go forward in memory, by fewer bytes than 32 bits count.
 static bool goes_forward(ThreadTile *d, int o)
 {
 	const Share *s = &d->share[o];
 	Index none = constant_index(0);
 	Element x;
-	find_memory(d, o, &none, &s->other[0], &x);
+	find_element(d, o, &none, &s->other[0], &x);
 	bool forward = bytes_of(val(d->g->graph, x.r)) < INT32_MAX && s->ahead > 0;
 	for (int64_t at = s->channels; s->channels && at < d->p.dot.k; at += s->channels) {
 		Index here = constant_index(at - s->channels), there = constant_index(at);
 		Element next;
-		find_memory(d, o, &here, &s->other[0], &x);
-		find_memory(d, o, &there, &s->other[0], &next);
+		find_element(d, o, &here, &s->other[0], &x);
+		find_element(d, o, &there, &s->other[0], &next);
 		Index apart = add_index(d->g->vars, &next.place, &x.place, -1);
 		forward &= !apart.n && apart.constant > 0;
 	}
@@ -604,9 +354,9 @@ void share_addresses(ThreadTile *d, int o)
 		return;
 	}
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
-	s->channels = s->wide ? find_channels(d, o) : 0;
+	s->channels = s->wide ? place_channels(d, o) : 0;
 	if (s->channels) {
-		int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
+		int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
 		s->ahead = d->s->depth * bytes;
 		d->section = s->channels;
 	}
@@ -658,7 +408,7 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 	}
 	Index none = constant_index(0);
 	Element of;
-	find_memory(d, o, &none, &none, &of);
+	find_element(d, o, &none, &none, &of);
 	from = sum_of(g, from, number(g, far));
 	if (*inside) // else the first elements
 		from = LLVMBuildSelect(g->b, *inside, from, number(g, 0), "");
@@ -679,7 +429,7 @@ static void load_elements(ThreadTile *d, int o, int i, const Index *k, Value *x)
 	for (int e = 0; e < s->vec; e++) {
 		Index ahead = shift_index(s->along ? *k : s->other[i], e);
 		term_index(d, o, s->along ? &ahead : k, s->along ? &s->other[i] : &ahead, idx);
-		x[e] = at(g, operand_of(d, o), idx);
+		x[e] = at(g, share_operand(d, o), idx);
 	}
 }
 
@@ -733,7 +483,7 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 		Index k = uniform_index(g, at_k, all, align);
 		load_elements(d, o, i, &k, x);
 	}
-	Elem type = val(g->graph, operand_of(d, o))->type;
+	Elem type = val(g->graph, share_operand(d, o))->type;
 	int each = s->wide && is_pair(d, s) ? PAIR : 1;
 	for (int e = 0; e < s->vec / each && !is_copied(d, s); e++) {
 		if (!is_half(d->p.matrix))
@@ -784,7 +534,7 @@ void advance_share(ThreadTile *d, int o)
 {
 	const Share *s = &d->share[o];
 	if (s->wide && s->ahead != IRREGULAR)
-		advance(d, o, number(d->g, s->ahead));
+		advance_bytes(d, o, number(d->g, s->ahead));
 }
 
 static void put_turned(ThreadTile *d, const Share *s, Value stage)

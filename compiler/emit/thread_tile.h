@@ -126,6 +126,13 @@ struct ThreadTile {
 	Partials parts;               // of the kernel's reductions
 };
 
+typedef struct Element { // of an operand, in memory
+	Ref r;
+	Index place;
+	const Shape *windows; // NULL, or of the value under windows: 0 if idx is outside of it
+	Index idx[RANK];
+} Element;
+
 Value pair_of(Gen *, const Value *); // two halves as i32, the first in the low bits
 // Returns the address of a value as an index.
 Index memory_start(Gen *, Ref);
@@ -154,7 +161,25 @@ Value step_count(const ThreadTile *, int64_t n);
 void load_share(ThreadTile *, int o, Value step, Value stage);
 void put_share(ThreadTile *, int o, Value stage);
 void advance_share(ThreadTile *, int o); // by one step
-// Loads are in a section, such as a place of windows, until, if it ends, they go to the next.
+void advance_bytes(ThreadTile *, int o, Value bytes);
+// Returns the operand; matrix instructions for TF32 round it themselves.
+Ref share_operand(const ThreadTile *, int o);
+// Finds where an operand's element lies in memory. False: it is computed.
+bool find_element(ThreadTile *, int o, const Index *k, const Index *other, Element *);
+bool may_lie_outside(ThreadTile *, const Element *, int axis);
+Value lies_inside(ThreadTile *, const Element *); // under windows; NULL: it does
+Value element_address(ThreadTile *, const Element *);
+
+// ---- thread_section.c: what loads have in common in a section of k ---------------------
+
+enum { STEP_LANES = 8 };                            // that have a step of k, if finds_steps()
+int64_t place_channels(ThreadTile *, int o);        // Share.channels
+void find_inside(ThreadTile *, int o, int i);       // Share.inside, of load i
+Value at_place(ThreadTile *, const Share *, int i); // whether load i lies inside
+bool finds_steps(ThreadTile *, int o);              // sets Share.found
+void start_steps(ThreadTile *, int o);              // where columns are at the first step
+void copy_found(ThreadTile *, int o, Value step, Value stage);
+// Loads are in a section until, if it ends, they go to the next.
 void enter_section(ThreadTile *, Value section);
 void leave_section(ThreadTile *, int o, Value section, Value ends);
 
