@@ -48,13 +48,11 @@ static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machin
 {
 	// In steps of k, of two blocks that overlap and of one alone; of a sum of a part; of all.
 	const double START = 24, ALONE = 300, ADD = 72, LAUNCH = 5e5;
-	int64_t resident = c->alone ? 1 : RESIDENT;
 	double products = (double)(together * p->batch);
 	double tiles = products * (double)(ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
-	int64_t wave = machine->workers * resident;
-	double waves = (double)(ceil_div((int64_t)tiles * c->parts, wave) * resident);
+	double blocks = (double)busiest_blocks((int64_t)tiles * c->parts, machine->workers);
 	double steps = (double)ceil_div(p->k, c->parts) + (c->alone ? ALONE : START);
-	double cost = waves * steps *
+	double cost = blocks * steps *
 	              ((double)(c->height * c->columns) * kind->product +
 	               (double)(c->height + c->columns) * kind->load);
 	if (c->parts > 1)
@@ -122,15 +120,16 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 	if (machine->threads == 1)
 		return false;
 	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
-	return choose_tile(machine, &z, 1, MOST_PARTS, SUMS).parts > 1;
+	int64_t sums = has_group_matrix(machine, z.matrix, INT64_MAX) ? 2 * SUMS : SUMS;
+	return choose_tile(machine, &z, 1, MOST_PARTS, sums).parts > 1;
 }
 
 int64_t share_evenly(const Machine *machine, int64_t units, int64_t across, int64_t most)
 {
-	int64_t best = 1, least = INT64_MAX, wave = wave_of(machine);
+	int64_t best = 1, least = INT64_MAX;
 	for (int64_t each = 1; each <= most; each++) {
 		int64_t workers = across * ceil_div(units, each);
-		int64_t time = ceil_div(workers, wave) * each;
+		int64_t time = busiest_blocks(workers, machine->workers) * each;
 		if (time > least)
 			continue;
 		least = time;

@@ -4,8 +4,8 @@
 // any one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
 // installed, without spills, and in registers and shared memory for two blocks of a multiprocessor.
 // rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
-// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers, of
-// those that read windows in place (windows.txt) 35 %; registers: without a check of loops.
+// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers;
+// registers: without a check of loops.
 // opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks; cuda:NAME,
 // hip:NAME: on its GPU, as code for that architecture. hip: as code
 // objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
@@ -208,11 +208,9 @@ static int group_cycles(const char *name)
 	return starts_with(name, product) ? atoi(name + strlen(product)) / 2 : 0;
 }
 
-static int most_integers; // percent of a loop's instructions
-
-// True if at most so many of the instructions of a loop that multiplies halves, and copies its
-// operands or computes probabilities, compute integers or, if warpgroups multiply, all are fewer
-// than the cycles of products; with probabilities, half as many again. The text is nvdisasm's.
+// True if at most a quarter of the instructions of a loop that multiplies halves, and copies its
+// operands or computes probabilities, compute integers or, if warpgroups multiply, there are fewer
+// than cycles of products; with probabilities, half as many again. The text is nvdisasm's.
 static bool is_lean(const Code *code, int n, const char *kernel, const char *what)
 {
 	int all = 0, integers = 0, products = 0, copies = 0, loads = 0, cycles = 0, powers = 0;
@@ -226,9 +224,7 @@ static bool is_lean(const Code *code, int n, const char *kernel, const char *wha
 		copies += starts_with(name, "LDGSTS");
 		loads += starts_with(name, "LDG.");
 	}
-	bool lean = products ? integers * 100 <= all * most_integers
-	            : powers ? 2 * all < 3 * cycles
-	                     : all < cycles;
+	bool lean = products ? integers * 4 <= all : powers ? 2 * all < 3 * cycles : all < cycles;
 	if (!(products || cycles) || !(powers || (copies && !loads)) || lean)
 		return true;
 	printf("%s: %s %d of %d instructions compute integers, in %d cycles\n", what, kernel,
@@ -434,7 +430,6 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();
 		bool model = ends_with(argv[i], ".onnx");
-		most_integers = ends_with(argv[i], "/windows.txt") ? 35 : 25;
 		Precision precision = rounded ? PRECISION_TF32 : PRECISION_F32;
 		Graph *g =
 		    model ? train_graph(arena, argv[i], precision) : read_graph(arena, argv[i]);

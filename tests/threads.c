@@ -731,7 +731,7 @@ static void shuffle(Thread *warp)
 {
 	int32_t value[WARP];
 	for (int l = 0; l < WARP; l++)
-		value[l] = warp[l ^ warp[l].distance].value;
+		value[l] = warp[(l ^ warp[l].distance) % WARP].value;
 	for (int l = 0; l < WARP; l++)
 		warp[l].value = value[l];
 }

@@ -295,7 +295,7 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 		                               : 0;
 		ideal += flops / unit_of(s, i, true).peak;
 	}
-	int64_t most = ceil_div(c.blocks, gpu->multiprocessors); // of a multiprocessor
+	int64_t most = busiest_blocks(c.blocks, gpu->multiprocessors);
 	double busy = (double)c.blocks / (double)(most * gpu->multiprocessors);
 	double compute = c.flops / unit.peak, traffic = c.bytes / (1e12 * gpu->bytes);
 	c.unit = compute > traffic ? unit.name : "memory";

@@ -86,10 +86,7 @@ void attend_multiply_anew(Product *p, Value stage)
 
 Value attend_place(Product *p, int o, Value k, Value other)
 {
-	Gen *g = p->d.g;
-	Value at = p->d.kind->place(&p->d, o, k, other);
-	at = sum_of(g, at, number(g, p->d.share[o].start));
-	return place_in(g, p->d.packed, p->d.shared, at);
+	return share_memory(&p->d, o, p->d.kind->place(&p->d, o, k, other));
 }
 
 Value attend_packed(const Product *p, Value x, Elem type)

@@ -5,9 +5,10 @@
 #include "thread_tile.h"
 
 enum {
-	PAIR = 2,    // elements of 16 bits
-	COPY = 4,    // bytes of the narrowest asynchronous copy
-	PLACES = 32, // of a window, at most: each a bit
+	PAIR = 2, // elements of 16 bits
+	COPY = 4, // bytes of the narrowest asynchronous copy
+	COUNTED =
+	    28, // bits of a distance in memory, counted in loads; what lies inside is above them
 };
 
 // ---- memory that threads share --------------------------------------------------------
@@ -38,7 +39,7 @@ void store_side(Gen *g, LLVMTypeRef type, int bytes, Value to, int n, const Valu
 // ---- operands -------------------------------------------------------------------------
 
 // Returns the operand; matrix instructions for TF32 round it themselves.
-static Ref operand_of(const ThreadTile *d, int o)
+Ref share_operand(const ThreadTile *d, int o)
 {
 	const Val *v = val(d->g->graph, d->v->in[o]);
 	return d->p.matrix == E_f32 && is_tf32(v) ? v->in[0] : d->v->in[o];
@@ -50,23 +51,16 @@ static void term_index(ThreadTile *d, int o, const Index *k, const Index *other,
 	          o ? other : k, idx);
 }
 
-typedef struct Element { // of an operand, in memory
-	Ref r;
-	Index place;
-	const Shape *windows; // NULL, or of the value under windows: 0 if idx is outside of it
-	Index idx[RANK];
-} Element;
-
 // Finds where an operand's element lies in memory. False: it is computed.
-static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other, Element *x)
+bool find_element(ThreadTile *d, int o, const Index *k, const Index *other, Element *x)
 {
 	Gen *g = d->g;
 	double fill;
-	*x = (Element){.r = operand_of(d, o)};
+	*x = (Element){.r = share_operand(d, o)};
 	term_index(d, o, k, other, x->idx);
 	if (locate(g->vars, g->graph, &g->computed, &x->r, x->idx, &x->place))
 		return true;
-	x->r = operand_of(d, o);
+	x->r = share_operand(d, o);
 	term_index(d, o, k, other, x->idx);
 	if (!windows_of(g->vars, g->graph, &g->computed, &x->r, x->idx, &fill) || fill != 0)
 		return false;
@@ -80,7 +74,7 @@ static bool find_memory(ThreadTile *d, int o, const Index *k, const Index *other
 	return !val(g->graph, x->r)->pitch;
 }
 
-static bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
+bool may_lie_outside(ThreadTile *d, const Element *x, int axis)
 {
 	return !index_fits(d->g->vars, &x->idx[axis], x->windows->dim[axis]);
 }
@@ -115,7 +109,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	Index other = some_index(w, s->along ? extent : p->k);
 	Index side = add_index(w, &none, &group, vec);
 	Element x, next;
-	if (!find_memory(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
+	if (!find_element(d, o, s->along ? &side : &other, s->along ? &other : &side, &x) ||
 	    index_align(w, &x.place) % vec)
 		return false;
 	int64_t pitch = val(g->graph, x.r)->pitch;
@@ -123,7 +117,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 		return false;
 	for (int e = 1; e < vec; e++) {
 		Index at = shift_index(side, e);
-		find_memory(d, o, s->along ? &at : &other, s->along ? &other : &at, &next);
+		find_element(d, o, s->along ? &at : &other, s->along ? &other : &at, &next);
 		if (!are_together(d, &x, &next, e))
 			return false;
 	}
@@ -145,33 +139,6 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 bool is_copied(const ThreadTile *d, const Share *s)
 {
 	return s->wide && d->kind->asynchronous;
-}
-
-// Returns how many steps of k a place of the windows has, its channels, if a stage has steps of one
-// place alone: then all loads of a stage are as far from their first step, and lie inside or not as
-// the place and the row say. Else 0.
-static int64_t find_channels(ThreadTile *d, int o)
-{
-	Vars *w = d->g->vars;
-	const DotSizes *p = &d->p.dot;
-	const Share *s = &d->share[o];
-	Index none = constant_index(0), other = some_index(w, o ? p->n : p->m), k;
-	Element first, x;
-	bool windows = s->along && s->ahead == IRREGULAR && is_copied(d, s) &&
-	               find_memory(d, o, &none, &other, &first) && first.windows;
-	int64_t channels = windows ? last_dim(first.windows) : 1;
-	if (!windows || channels % d->s->depth || p->k % channels || p->k / channels > PLACES)
-		return 0;
-	Index place = some_index(w, p->k / channels), channel = some_index(w, channels);
-	k = add_index(w, &channel, &place, channels);
-	find_memory(d, o, &k, &other, &x);
-	Index offset = add_index(w, &x.place, &first.place, -1);
-	bool regular =
-	    stride_along(w, &offset, &channel) == 1 && stride_along(w, &offset, &other) == 0;
-	for (int a = 0; a < x.windows->rank; a++)
-		if (may_lie_outside(d, &x, a))
-			regular &= stride_along(w, &x.idx[a], &channel) == 0;
-	return regular ? channels : 0;
 }
 
 // Two elements of 16 bits wait in one register.
@@ -227,7 +194,7 @@ void share_start(ThreadTile *d, int o)
 	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
 	s->side = d->size[o];
-	int bytes = elems[val(g->graph, operand_of(d, o))->type].bytes;
+	int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
 	s->vec = (int)MIN(all, WIDE / bytes);
 	int narrow = MIN(s->vec, (d->kind->asynchronous ? COPY : WIDE) / bytes);
 	while (!(s->wide = is_wide(d, o, s->vec)) && s->vec / 2 >= narrow)
@@ -242,6 +209,8 @@ void share_start(ThreadTile *d, int o)
 	s->size = d->kind->share_size(d, o);
 	d->stage += s->size;
 	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;
+	if (finds_steps(d, o))
+		line = STEP_LANES;
 	int side_by_side = turned(d, s), down = (int)(s->count * line / all_line);
 	s->apart = side_by_side > 1 ? 1 : threads / line;
 	Value inner = times(g, LLVMBuildURem(g->b, d->thread, number(g, line), ""), s->vec);
@@ -261,18 +230,25 @@ void share_start(ThreadTile *d, int o)
 		for (int e = 0; e < s->vec && i % side_by_side == 0; e += alike) {
 			Value line = sum_of(g, own, number(g, e));
 			Value to = d->kind->place(d, o, s->k[i], line);
-			s->to[s->places++] = sum_of(g, to, number(g, s->start));
+			s->to[s->places++] = to;
 		}
 	}
 	bool even = down == s->count;
 	bool regular = even && !is_turned(d, s) && s->apart % d->kind->period == 0;
 	if (!even || (side_by_side > 1 && side_by_side < s->count))
 		s->far = IRREGULAR;
-	s->next = regular ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
+	s->next = regular && !s->found ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
 	int each = is_pair(d, s) ? PAIR : 1;
 	for (int i = 0; i < all / each && !is_copied(d, s); i++)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
+}
+
+// The constant comes last, so that both operands may have the rest in common.
+Value share_memory(ThreadTile *d, int o, Value at)
+{
+	Value first = bytes_after(d->g, d->shared, at);
+	return place_in(d->g, d->packed, first, number(d->g, d->share[o].start));
 }
 
 Index memory_start(Gen *g, Ref r)
@@ -285,7 +261,7 @@ Index memory_start(Gen *g, Ref r)
 }
 
 // Returns the address of an element.
-static Value address_of(ThreadTile *d, const Element *x)
+Value element_address(ThreadTile *d, const Element *x)
 {
 	Gen *g = d->g;
 	Index none = constant_index(0), start = memory_start(g, x->r);
@@ -296,7 +272,7 @@ static Value address_of(ThreadTile *d, const Element *x)
 }
 
 // Returns whether an element under windows lies inside; NULL: it does.
-static Value lies_inside(ThreadTile *d, const Element *x)
+Value lies_inside(ThreadTile *d, const Element *x)
 {
 	Gen *g = d->g;
 	Value inside = NULL;
@@ -323,64 +299,11 @@ static void find_wide(ThreadTile *d, int o, int i, Value at_k, Value *from, Valu
 		at_k = least(g, at_k, number(g, last_group(all, align)));
 	Index k = uniform_index(g, at_k, all, align);
 	Element x;
-	find_memory(d, o, &k, &s->other[i], &x);
+	find_element(d, o, &k, &s->other[i], &x);
 	Index none = constant_index(0);
 	Index bytes = add_index(g->vars, &none, &x.place, elems[val(g->graph, x.r)->type].bytes);
-	*from = is_copied(d, s) ? address_of(d, &x) : index_i64(g, &bytes);
+	*from = is_copied(d, s) ? element_address(d, &x) : index_i64(g, &bytes);
 	*inside = lies_inside(d, &x);
-}
-
-// Finds where load i is at step 0, and which places of its windows lie inside.
-static void start_windows(ThreadTile *d, int o, int i)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	Index k = uniform_index(g, s->k[i], d->s->depth, s->vec);
-	Element x;
-	find_memory(d, o, &k, &s->other[i], &x);
-	s->from[i] = address_of(d, &x);
-	s->inside[i] = LLVMConstInt(g->i32, 0, 0);
-	for (int64_t place = 0; place < d->p.dot.k / s->channels; place++) {
-		Value bit = LLVMConstInt(g->i32, 1u << place, 0);
-		k = constant_index(place * s->channels);
-		find_memory(d, o, &k, &s->other[i], &x);
-		Value is = lies_inside(d, &x);
-		if (is)
-			bit = LLVMBuildSelect(g->b, is, bit, LLVMConstInt(g->i32, 0, 0), "");
-		s->inside[i] = LLVMBuildOr(g->b, s->inside[i], bit, "");
-	}
-}
-
-// Finds the place of all windows at a step, and how far it is from step 0.
-static void find_place(ThreadTile *d, int o, Value step)
-{
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	Value at = LLVMBuildIntCast2(g->b, step, g->i64, 1, "");
-	Index k = uniform_index(g, at, d->p.dot.k, d->s->depth), none = constant_index(0);
-	Index place, channel;
-	split_index(g->vars, &k, s->channels, &place, &channel);
-	s->place = LLVMBuildTrunc(g->b, index_i64(g, &place), g->i32, "");
-	s->place = LLVMBuildShl(g->b, LLVMConstInt(g->i32, 1, 0), s->place, "");
-	channel = uniform_index(g, index_i64(g, &channel), s->channels, d->s->depth);
-	k = add_index(g->vars, &channel, &place, s->channels);
-	Element first, x;
-	find_memory(d, o, &none, &s->other[0], &first);
-	find_memory(d, o, &k, &s->other[0], &x);
-	Index offset = add_index(g->vars, &x.place, &first.place, -1);
-	offset = add_index(g->vars, &none, &offset, elems[val(g->graph, x.r)->type].bytes);
-	s->offset = index_i64(g, &offset);
-	if (index_fits(g->vars, &offset, INT32_MAX)) {
-		s->offset = LLVMBuildTrunc(g->b, s->offset, g->i32, "");
-		s->offset = LLVMBuildZExt(g->b, s->offset, g->i64, "");
-	}
-}
-
-static Value at_place(ThreadTile *d, const Share *s, int i)
-{
-	Gen *g = d->g;
-	Value bit = LLVMBuildAnd(g->b, s->inside[i], s->place, "");
-	return LLVMBuildICmp(g->b, LLVMIntNE, bit, LLVMConstInt(g->i32, 0, 0), "");
 }
 
 static int addresses(const Share *s)
@@ -388,20 +311,64 @@ static int addresses(const Share *s)
 	return s->far == IRREGULAR ? s->count : 1;
 }
 
+void advance_bytes(ThreadTile *d, int o, Value bytes)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	if (s->advanced) {
+		bytes = LLVMBuildTrunc(g->b, bytes, g->i32, "");
+		Value sum = LLVMBuildAdd(g->b, read_variable(g, s->advanced), bytes, "");
+		set_variable(g, s->advanced, sum);
+	}
+	for (int i = 0; !s->advanced && i < addresses(s); i++)
+		set_variable(g, s->from[i], sum_of(g, read_variable(g, s->from[i]), bytes));
+}
+
+// True if steps go forward in memory, by fewer bytes than 32 bits count.
+static bool goes_forward(ThreadTile *d, int o)
+{
+	const Share *s = &d->share[o];
+	Index none = constant_index(0);
+	Element x;
+	find_element(d, o, &none, &s->other[0], &x);
+	bool forward = bytes_of(val(d->g->graph, x.r)) < INT32_MAX && s->ahead > 0;
+	for (int64_t at = s->channels; s->channels && at < d->p.dot.k; at += s->channels) {
+		Index here = constant_index(at - s->channels), there = constant_index(at);
+		Element next;
+		find_element(d, o, &here, &s->other[0], &x);
+		find_element(d, o, &there, &s->other[0], &next);
+		Index apart = add_index(d->g->vars, &next.place, &x.place, -1);
+		forward &= !apart.n && apart.constant > 0;
+	}
+	return forward;
+}
+
 void share_addresses(ThreadTile *d, int o)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	for (int i = 0; i < (s->next ? 1 : s->places); i++)
-		s->to[i] = place_in(g, d->packed, d->shared, s->to[i]);
+	for (int i = 0; i < (s->next || s->found ? 1 : s->places); i++)
+		s->to[i] = share_memory(d, o, s->to[i]);
+	if (s->found) {
+		start_steps(d, o);
+		return;
+	}
 	s->far *= s->far == IRREGULAR ? 1 : s->apart;
-	s->channels = s->wide ? find_channels(d, o) : 0;
+	s->channels = s->wide ? place_channels(d, o) : 0;
+	if (s->channels) {
+		int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
+		s->ahead = d->s->depth * bytes;
+		d->section = s->channels;
+	}
 	for (int i = 0; s->channels && i < s->count; i++)
-		start_windows(d, o, i);
+		find_inside(d, o, i);
+	bool copies = is_copied(d, s) && s->ahead != IRREGULAR;
+	if (copies && addresses(s) > 1 && goes_forward(d, o))
+		s->advanced = variable(g, LLVMConstInt(g->i32, 0, 0));
 	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++) {
 		Value from, inside;
 		find_wide(d, o, i, sum_of(g, d->start, s->k[i]), &from, &inside);
-		s->from[i] = variable(g, from);
+		s->from[i] = s->advanced ? from : variable(g, from);
 	}
 }
 
@@ -416,13 +383,15 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 	bool regular = s->far != IRREGULAR;
 	int64_t far = regular ? i * s->far : 0;
 	Value from, under = NULL;
-	if (s->channels) {
-		from = sum_of(g, s->from[i], s->offset);
-		under = at_place(d, s, i);
-	} else if (s->ahead == IRREGULAR)
+	if (s->ahead == IRREGULAR)
 		find_wide(d, o, i, LLVMBuildIntCast2(g->b, at_k, g->i64, 1, ""), &from, &under);
+	else if (s->advanced)
+		from = sum_of(g, s->from[i],
+		              LLVMBuildZExt(g->b, read_variable(g, s->advanced), g->i64, ""));
 	else
 		from = read_variable(g, s->from[regular ? 0 : i]);
+	if (s->channels)
+		under = at_place(d, s, i);
 	if (under)
 		*inside = *inside ? both(g, *inside, under) : under;
 	if (is_copied(d, s)) {
@@ -439,7 +408,7 @@ static void load_wide(ThreadTile *d, int o, int i, Value at_k, Value stage, Valu
 	}
 	Index none = constant_index(0);
 	Element of;
-	find_memory(d, o, &none, &none, &of);
+	find_element(d, o, &none, &none, &of);
 	from = sum_of(g, from, number(g, far));
 	if (*inside) // else the first elements
 		from = LLVMBuildSelect(g->b, *inside, from, number(g, 0), "");
@@ -460,7 +429,7 @@ static void load_elements(ThreadTile *d, int o, int i, const Index *k, Value *x)
 	for (int e = 0; e < s->vec; e++) {
 		Index ahead = shift_index(s->along ? *k : s->other[i], e);
 		term_index(d, o, s->along ? &ahead : k, s->along ? &s->other[i] : &ahead, idx);
-		x[e] = at(g, operand_of(d, o), idx);
+		x[e] = at(g, share_operand(d, o), idx);
 	}
 }
 
@@ -514,7 +483,7 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 		Index k = uniform_index(g, at_k, all, align);
 		load_elements(d, o, i, &k, x);
 	}
-	Elem type = val(g->graph, operand_of(d, o))->type;
+	Elem type = val(g->graph, share_operand(d, o))->type;
 	int each = s->wide && is_pair(d, s) ? PAIR : 1;
 	for (int e = 0; e < s->vec / each && !is_copied(d, s); e++) {
 		if (!is_half(d->p.matrix))
@@ -531,8 +500,10 @@ void load_share(ThreadTile *d, int o, Value step, Value stage)
 {
 	Gen *g = d->g;
 	Share *s = &d->share[o];
-	if (s->channels)
-		find_place(d, o, step);
+	if (s->found) {
+		copy_found(d, o, step, stage);
+		return;
+	}
 	for (int i = 0; i < s->count; i++) {
 		Value x[LOADS];
 		load_unit(d, o, i, step, stage, x);
@@ -561,11 +532,9 @@ static Value loaded_element(ThreadTile *d, const Share *s, int i, int e)
 // Advances to the steps after those that were loaded.
 void advance_share(ThreadTile *d, int o)
 {
-	Gen *g = d->g;
-	Share *s = &d->share[o];
-	for (int i = 0; s->wide && s->ahead != IRREGULAR && i < addresses(s); i++)
-		set_variable(g, s->from[i],
-		             sum_of(g, read_variable(g, s->from[i]), number(g, s->ahead)));
+	const Share *s = &d->share[o];
+	if (s->wide && s->ahead != IRREGULAR)
+		advance_bytes(d, o, number(d->g, s->ahead));
 }
 
 static void put_turned(ThreadTile *d, const Share *s, Value stage)

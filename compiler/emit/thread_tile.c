@@ -84,7 +84,7 @@ static Value first_of(ThreadTile *d, int o)
 
 static Value fused_place(ThreadTile *d, int o, Value k, Value other)
 {
-	return sum_of(d->g, times(d->g, k, d->size[o] + PAD), other);
+	return times(d->g, sum_of(d->g, times(d->g, k, d->size[o] + PAD), other), d->packed_bytes);
 }
 
 static bool fused_in_line(const Share *s)
@@ -236,6 +236,14 @@ static bool is_twice(const ThreadTile *d)
 	return copies || d->kind->results || d->kind->finish;
 }
 
+// True if copies go on in a loop that has nothing to decide about them, and the last steps have
+// another. Products that go on while threads do have one loop.
+static bool is_thrice(const ThreadTile *d)
+{
+	bool copies = is_copied(d, &d->share[0]) && is_copied(d, &d->share[1]);
+	return copies && !d->kind->finish;
+}
+
 // Returns how many steps are loaded before the first product.
 static int64_t steps_ahead(const ThreadTile *d)
 {
@@ -252,44 +260,66 @@ static void await_step(ThreadTile *d)
 		d->kind->publish(d);
 }
 
-// Loads the steps from `step` on, if they are before the end, and meanwhile multiplies those that
-// were loaded steps_ahead() turns before, if there are some; NULL: there are none. Products that go
-// on while threads do begin first. What is loaded replaces the step whose products are done: one
-// before those that still go on.
-static void turn(ThreadTile *d, Value step, Value end, Value stage, Value some)
+typedef struct Turns {         // a loop of them
+	Value from, to, stage; // steps to load, and where
+	Value end;             // loads are before it; NULL: there are none
+	bool loads;            // all are before `end`
+	bool multiplies;
+	Value first; // products from this turn on; NULL: in all
+} Turns;
+
+static Loop when_loads(ThreadTile *d, const Turns *t, Value step)
+{
+	Gen *g = d->g;
+	return t->loads ? when_begin(g, LLVMConstInt(g->i1, 1, 0)) : when_less(g, step, t->end);
+}
+
+// Loads the steps from `step` on, and meanwhile multiplies those that were loaded steps_ahead()
+// turns before. Products that go on while threads do begin first. What is loaded replaces the step
+// whose products are done: one before those that still go on.
+static void turn(ThreadTile *d, const Turns *t, Value step)
 {
 	Gen *g = d->g;
 	int64_t last = d->s->stages - 1, bytes = d->stage * d->packed_bytes;
-	Value to = read_variable(g, stage), next = stage_after(d, to, last, bytes), here = next;
+	Value to = read_variable(g, t->stage), next = stage_after(d, to, last, bytes), here = next;
 	if (d->s->alone)
 		here = stage_after(d, next, last, bytes);
 	bool goes_on = d->kind->finish != NULL;
-	if (some && goes_on)
+	if (t->multiplies && goes_on)
 		d->kind->multiply(d, here);
-	Loop loads = when_less(g, step, end);
-	for (int o = 0; o < 2; o++)
-		load_share(d, o, step, to);
-	when_end(g, &loads);
+	if (t->end) {
+		Loop loads = when_loads(d, t, step);
+		for (int o = 0; o < 2; o++)
+			load_share(d, o, step, to);
+		when_end(g, &loads);
+	}
 	if (has_copies(d))
 		d->kind->commit(d);
-	if (some && !goes_on) {
+	if (t->multiplies && !goes_on) {
+		Value some = LLVMConstInt(g->i1, 1, 0);
+		if (t->first)
+			some = LLVMBuildICmp(g->b, LLVMIntSGE, step, t->first, "");
 		Loop products = when_begin(g, some);
 		d->kind->multiply(d, here);
 		when_end(g, &products);
 	}
-	Loop puts = when_less(g, step, end);
-	for (int o = 0; o < 2; o++)
-		put_share(d, o, to);
-	when_end(g, &puts);
-	for (int o = 0; o < 2; o++)
-		advance_share(d, o);
-	set_variable(g, stage, next);
+	if (t->end) {
+		Loop puts = when_loads(d, t, step);
+		for (int o = 0; o < 2; o++)
+			put_share(d, o, to);
+		when_end(g, &puts);
+		for (int o = 0; o < 2; o++)
+			advance_share(d, o);
+	}
+	set_variable(g, t->stage, next);
 	// The first step, or all without copies, may be waited for before the loop that multiplies.
 	int64_t before = is_twice(d) ? has_copies(d) ? 1 : steps_ahead(d) : 0;
-	if (some && d->p.part > before * d->s->depth)
+	if (t->multiplies && d->p.part > before * d->s->depth)
 		await_step(d);
-	if (some && goes_on)
+	if (t->multiplies && goes_on)
 		d->kind->finish(d, (int)d->s->alone);
+	if (t->multiplies)
+		g->ops->all_threads(g);
 }
 
 // Loops of copies stay loops: unrolled, addresses of several stages would take registers.
@@ -301,32 +331,69 @@ static void end_steps(ThreadTile *d, Loop *loop)
 		loop_end(d->g, loop);
 }
 
+static void turns_between(ThreadTile *d, const Turns *t, Value from, Value to)
+{
+	Gen *g = d->g;
+	Loop steps = loop_begin(g, from, to, d->s->depth);
+	turn(d, t, steps.i);
+	end_steps(d, &steps);
+}
+
+// Takes turns. What loads have in common in a section is found before its turns.
+static void take_turns(ThreadTile *d, const Turns *t)
+{
+	Gen *g = d->g;
+	if (!d->section || !t->end) {
+		turns_between(d, t, t->from, t->to);
+		return;
+	}
+	Value each = step_count(d, d->section);
+	Value last = LLVMBuildAdd(g->b, t->to, step_count(d, d->section - 1), "");
+	Loop sections = loop_begin(g, LLVMBuildUDiv(g->b, t->from, each, ""),
+	                           LLVMBuildUDiv(g->b, last, each, ""), 1);
+	Value begin = LLVMBuildMul(g->b, sections.i, each, "");
+	Value end = LLVMBuildAdd(g->b, begin, each, "");
+	Value ends = LLVMBuildICmp(g->b, LLVMIntSLE, end, t->to, "");
+	Value later = LLVMBuildICmp(g->b, LLVMIntSLT, begin, t->from, "");
+	Value section = LLVMBuildIntCast2(g->b, sections.i, g->i64, 1, "");
+	enter_section(d, section);
+	turns_between(d, t, LLVMBuildSelect(g->b, later, t->from, begin, ""),
+	              LLVMBuildSelect(g->b, ends, end, t->to, ""));
+	for (int o = 0; o < 2; o++)
+		leave_section(d, o, section, ends);
+	loop_end_rolled(g, &sections);
+}
+
 // Sums all steps of the part.
 static void sum_steps(ThreadTile *d)
 {
 	Gen *g = d->g;
 	int64_t depth = d->s->depth, ahead = steps_ahead(d) * depth;
-	bool twice = is_twice(d);
+	bool twice = is_twice(d), thrice = is_thrice(d);
 	Value end = end_after(g, d->start, d->p.part, number(g, d->p.dot.k));
 	Value from = step_number(d, d->start);
 	end = step_number(d, end);
-	Value stage = variable(g, LLVMConstInt(g->i32, 0, 0)); // to load
-	Value first = sum_of(g, from, step_count(d, ahead));
+	Value first = sum_of(g, from, step_count(d, ahead)),
+	      last = sum_of(g, end, step_count(d, ahead));
+	Turns t = {.from = from, .to = first, .end = end};
+	t.stage = variable(g, LLVMConstInt(g->i32, 0, 0));
 	if (twice) {
-		Loop before = loop_begin(g, from, first, depth);
-		turn(d, before.i, end, stage, NULL);
-		end_steps(d, &before);
+		take_turns(d, &t);
 		await_step(d);
 		g->ops->all_threads(g);
+		t.from = first;
 	}
-	Value last = sum_of(g, end, step_count(d, ahead));
-	Loop steps = loop_begin(g, twice ? first : from, last, depth);
-	Value some = LLVMConstInt(g->i1, 1, 0);
-	if (!twice)
-		some = LLVMBuildICmp(g->b, LLVMIntSGE, steps.i, first, "");
-	turn(d, steps.i, end, stage, some);
-	g->ops->all_threads(g);
-	end_steps(d, &steps);
+	t.to = thrice ? end : last;
+	t.loads = thrice;
+	t.multiplies = true;
+	t.first = twice ? NULL : first;
+	take_turns(d, &t);
+	if (thrice) { // the steps that are loaded by then
+		Value left = least(g, LLVMBuildSub(g->b, end, from, ""), step_count(d, ahead));
+		t = (Turns){
+		    .from = end, .to = sum_of(g, end, left), .stage = t.stage, .multiplies = true};
+		take_turns(d, &t);
+	}
 	if (d->s->alone) {
 		d->kind->finish(d, 0);
 		g->ops->all_threads(g);

@@ -22,11 +22,14 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	int64_t ahead;       // of wide loads: bytes in memory from step to step; or IRREGULAR
 	int64_t far;         // from load to load; or IRREGULAR
 	Value from[LOADS];   // variables: bytes from the start of the value, or addresses if they
-	                     // are copies; only the first of regular ones. Of windows with places:
-	                     // addresses at step 0
+	                     // are copies; only the first of regular ones
+	Value advanced;      // a variable: bytes to add to several `from`, which stay; or NULL
 	int64_t channels;    // steps of k at a place of the windows, in whole steps; or 0
 	Value inside[LOADS]; // by load: i32, a bit for each place that lies inside
-	Value place, offset; // of the step that is loaded: its bit; bytes from step 0
+	bool found;          // lanes find where steps are for each other, see find_steps()
+	bool alike;          // all columns of the tile lie inside together, side by side
+	bool sure;           // they do
+	Value entry, lane;   // i32: what the lane has found; its number XOR that of its step
 	int places;          // where loads go to in shared memory, or their elements if turned
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
@@ -48,7 +51,7 @@ typedef struct Copy { // of `n` elements
 
 // How threads multiply what is in shared memory.
 typedef struct TileKind {
-	// Returns where an element of operand o is in shared memory, after share.start.
+	// Returns which byte of operand o an element begins at, see share_memory().
 	Value (*place)(ThreadTile *, int o, Value k, Value other);
 	bool (*in_line)(const Share *); // elements that are loaded together lie together there
 	// The distance in elements between neighboring rows or columns (along k), or steps of k;
@@ -91,6 +94,9 @@ typedef struct TileKind {
 	void (*copy)(ThreadTile *, const Copy *);
 	void (*commit)(ThreadTile *);
 	void (*wait)(ThreadTile *, int most);
+	// Returns the bits of the lane at this XOR distance among 32; NULL: lanes find places of
+	// their own alone.
+	Value (*exchange)(Gen *, Value bits, Value distance);
 } TileKind;
 
 struct ThreadTile {
@@ -112,11 +118,20 @@ struct ThreadTile {
 	Value first[2];               // row and column
 	Value column;                 // of the thread, as the sums are finished
 	Share share[2];               // of the operands
+	int64_t section;              // steps of k in whose loop loads have in common; or 0
+	Value place;                  // of windows with places, that is loaded: its bit
 	Value base[2][BASES];         // by operand: where a thread reads in the first stage
 	Value held[SUMS / 2];         // operand a, if it is in registers: pairs, else NULL
 	Value sum[SUMS];              // variables, by read_sum() and set_sum()
 	Partials parts;               // of the kernel's reductions
 };
+
+typedef struct Element { // of an operand, in memory
+	Ref r;
+	Index place;
+	const Shape *windows; // NULL, or of the value under windows: 0 if idx is outside of it
+	Index idx[RANK];
+} Element;
 
 Value pair_of(Gen *, const Value *); // two halves as i32, the first in the low bits
 // Returns the address of a value as an index.
@@ -136,6 +151,7 @@ extern const TileKind fused_tile; // thread_tile.c: by multiplying and adding
 void load_side(Gen *, LLVMTypeRef, int bytes, Value from, int n, Value *to);
 void store_side(Gen *, LLVMTypeRef, int bytes, Value to, int n, const Value *from);
 Value lane_number(Gen *, int);                     // of a vector
+Value share_memory(ThreadTile *, int o, Value at); // byte `at` of operand o in the first stage
 void share_start(ThreadTile *, int o);             // where the thread's share of operand o lies
 void share_addresses(ThreadTile *, int o);         // and where it comes from
 bool is_copied(const ThreadTile *, const Share *); // by itself
@@ -145,5 +161,26 @@ Value step_count(const ThreadTile *, int64_t n);
 void load_share(ThreadTile *, int o, Value step, Value stage);
 void put_share(ThreadTile *, int o, Value stage);
 void advance_share(ThreadTile *, int o); // by one step
+void advance_bytes(ThreadTile *, int o, Value bytes);
+// Returns the operand; matrix instructions for TF32 round it themselves.
+Ref share_operand(const ThreadTile *, int o);
+// Finds where an operand's element lies in memory. False: it is computed.
+bool find_element(ThreadTile *, int o, const Index *k, const Index *other, Element *);
+bool may_lie_outside(ThreadTile *, const Element *, int axis);
+Value lies_inside(ThreadTile *, const Element *); // under windows; NULL: it does
+Value element_address(ThreadTile *, const Element *);
+
+// ---- thread_section.c: what loads have in common in a section of k ---------------------
+
+enum { STEP_LANES = 8 };                            // that have a step of k, if finds_steps()
+int64_t place_channels(ThreadTile *, int o);        // Share.channels
+void find_inside(ThreadTile *, int o, int i);       // Share.inside, of load i
+Value at_place(ThreadTile *, const Share *, int i); // whether load i lies inside
+bool finds_steps(ThreadTile *, int o);              // sets Share.found
+void start_steps(ThreadTile *, int o);              // where columns are at the first step
+void copy_found(ThreadTile *, int o, Value step, Value stage);
+// Loads are in a section until, if it ends, they go to the next.
+void enter_section(ThreadTile *, Value section);
+void leave_section(ThreadTile *, int o, Value section, Value ends);
 
 #endif

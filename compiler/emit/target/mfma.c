@@ -74,7 +74,7 @@ static Value place(ThreadTile *d, int o, Value k, Value line)
 	Value piece = LLVMBuildUDiv(g->b, k, number(g, each), "");
 	piece = times(g, LLVMBuildXor(g->b, piece, turn_of(d, line), ""), each);
 	Value at = sum_of(g, piece, LLVMBuildURem(g->b, k, number(g, each), ""));
-	return sum_of(g, times(g, line, d->s->depth), at);
+	return times(g, sum_of(g, times(g, line, d->s->depth), at), d->packed_bytes);
 }
 
 static bool in_line(const Share *s)

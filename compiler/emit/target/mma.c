@@ -70,25 +70,28 @@ static int64_t line_length(const ThreadTile *d, int o)
 	return d->share[o].along ? d->s->depth : is_plain(d, o) ? side + APART : side;
 }
 
-Value mma_turned(Gen *g, Value line, Value at, int64_t length, int64_t each)
+Value mma_turned(Gen *g, Value line, Value at, int64_t length)
 {
-	int64_t turns = MIN(PIECES, length / each);
+	int64_t turns = MIN(PIECES, length / WIDE);
 	Value turn = LLVMBuildUDiv(g->b, line, number(g, PIECES / turns), "");
-	turn = LLVMBuildURem(g->b, turn, number(g, turns), "");
-	Value piece = LLVMBuildUDiv(g->b, at, number(g, each), "");
-	piece = times(g, LLVMBuildXor(g->b, piece, turn, ""), each);
-	return sum_of(g, piece, LLVMBuildURem(g->b, at, number(g, each), ""));
+	turn = times(g, LLVMBuildURem(g->b, turn, number(g, turns), ""), WIDE);
+	return LLVMBuildXor(g->b, at, turn, "");
 }
 
+// Of a tile, the exclusive or is last: ptxas computes a sum or a shift again wherever it adds a
+// stage to it. Attention has no registers for that.
 static Value place(ThreadTile *d, int o, Value k, Value other)
 {
 	Gen *g = d->g;
 	bool along = d->share[o].along;
-	int64_t length = line_length(d, o), each = piece_of(d);
-	Value line = along ? other : k, at = along ? k : other;
+	int64_t length = line_length(d, o) * d->packed_bytes;
+	Value line = along ? other : k, before = times(g, line, length);
+	Value at = times(g, along ? k : other, d->packed_bytes);
 	if (is_plain(d, o))
-		return sum_of(g, times(g, line, length), at);
-	return sum_of(g, times(g, line, length), mma_turned(g, line, at, length, each));
+		return sum_of(g, before, at);
+	if (g->kern->kind == L_attend)
+		return sum_of(g, before, mma_turned(g, line, at, length));
+	return mma_turned(g, line, sum_of(g, before, at), length);
 }
 
 bool mma_in_line(const Share *s)
@@ -203,8 +206,7 @@ static void set_bases(ThreadTile *d, Value first)
 			Value at = along
 			               ? place(d, o, sum_of(g, k, number(g, i * piece * 2)), other)
 			               : place(d, o, k, sum_of(g, other, number(g, i * 16)));
-			at = sum_of(g, at, number(g, d->share[o].start));
-			d->base[o][i] = place_in(g, d->packed, d->shared, at);
+			d->base[o][i] = share_memory(d, o, at);
 		}
 	}
 }
@@ -436,8 +438,12 @@ void mma_wait(ThreadTile *d, int most)
 	.line_place = mma_line_place, .way = mma_way, .asynchronous = true, .copy = mma_copy,      \
 	.commit = mma_commit, .wait = mma_wait
 
-const TileKind mma_tile = {MMA_TILE, .ways = SIDE, .groups = mma_groups, .store_sums = store_sums,
-                           .sum_pad = 8};
+const TileKind mma_tile = {MMA_TILE,
+                           .ways = SIDE,
+                           .groups = mma_groups,
+                           .store_sums = store_sums,
+                           .sum_pad = 8,
+                           .exchange = warp_exchange};
 
 const TileKind mma_rows_tile = {MMA_TILE, .ways = QUAD, .reduce_row = mma_reduce_row,
                                 .hold = mma_hold};

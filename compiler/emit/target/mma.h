@@ -18,13 +18,15 @@ Value mma_line_place(ThreadTile *, int o, int line), mma_way(ThreadTile *);
 Value mma_reduce_row(ThreadTile *, Op, Value);
 void mma_hold(ThreadTile *, int n, const Value *);
 bool mma_in_line(const Share *);
-// Returns where element `at` of a line of `length` elements is in it: its pieces of 16 bytes, of
-// `each` elements, change places from line to line.
-Value mma_turned(Gen *, Value line, Value at, int64_t length, int64_t each);
+// Returns where byte `at` of a line of `length` bytes, or `at` of all lines, is: its pieces of 16
+// bytes change places from line to line.
+Value mma_turned(Gen *, Value line, Value at, int64_t length);
 void mma_copy(ThreadTile *, const Copy *), mma_commit(ThreadTile *), mma_wait(ThreadTile *, int);
 Value mma_pack(Gen *, Elem, const Value *); // TargetOps.pack
-// Returns the value of the lane at this XOR distance in the warp (nvptx.c).
+// Returns the value of the lane at this XOR distance in the warp, of whose bits the low ones count;
+// exchange: of 32 bits (nvptx.c).
 Value warp_shuffle(Gen *, Elem, Value, int distance);
+Value warp_exchange(Gen *, Value bits, Value distance);
 // Calls PTX, which may access memory.
 Value assembly(Gen *, LLVMTypeRef result, const char *text, const char *constraints, int n,
                Value *in);

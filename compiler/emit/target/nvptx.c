@@ -41,22 +41,21 @@ static void fence(Gen *g)
 
 // ---- reductions across threads --------------------------------------------------------
 
-static Value shuffle32(Gen *g, Value bits, int distance)
+Value warp_exchange(Gen *g, Value bits, Value distance)
 {
-	Value args[4] = {LLVMConstInt(g->i32, UINT32_MAX, 0), bits,
-	                 LLVMConstInt(g->i32, (unsigned)distance, 0),
+	Value args[4] = {LLVMConstInt(g->i32, UINT32_MAX, 0), bits, distance,
 	                 LLVMConstInt(g->i32, WARP - 1, 0)};
 	return hardware(g, "llvm.nvvm.shfl.sync.bfly.i32", "amos_gpu_shuffle", g->i32, 4, args);
 }
 
 Value warp_shuffle(Gen *g, Elem e, Value v, int distance)
 {
-	Value bits = gpu_bits(g, e, v);
-	Value low = shuffle32(g, LLVMBuildTrunc(g->b, bits, g->i32, ""), distance);
+	Value bits = gpu_bits(g, e, v), far = LLVMConstInt(g->i32, (unsigned)distance, 0);
+	Value low = warp_exchange(g, LLVMBuildTrunc(g->b, bits, g->i32, ""), far);
 	bits = LLVMBuildZExt(g->b, low, g->i64, "");
 	if (elems[e].bytes == 8) {
 		Value high = LLVMBuildLShr(g->b, gpu_bits(g, e, v), number(g, 32), "");
-		high = shuffle32(g, LLVMBuildTrunc(g->b, high, g->i32, ""), distance);
+		high = warp_exchange(g, LLVMBuildTrunc(g->b, high, g->i32, ""), far);
 		high = LLVMBuildShl(g->b, LLVMBuildZExt(g->b, high, g->i64, ""), number(g, 32), "");
 		bits = LLVMBuildOr(g->b, bits, high, "");
 	}

@@ -76,7 +76,8 @@ static Value place(ThreadTile *d, int o, Value k, Value other)
 		at = LLVMBuildURem(g->b, at, number(g, length), "");
 	}
 	Value before = sum_of(g, times(g, block, block_size(d, o)), times(g, line, length));
-	return sum_of(g, before, mma_turned(g, line, at, length, EACH));
+	at = times(g, sum_of(g, before, at), d->packed_bytes);
+	return mma_turned(g, line, at, length * d->packed_bytes);
 }
 
 static int64_t share_size(ThreadTile *d, int o)
@@ -332,14 +333,10 @@ static void store_sums(ThreadTile *d, Value group)
 	.share_size = share_size, .publish = publish, .asynchronous = true, .copy = mma_copy,      \
 	.commit = mma_commit, .wait = mma_wait
 
-const TileKind wgmma_tile = {WGMMA_TILE,
-                             .start = start,
-                             .multiply = multiply,
-                             .finish = finish,
-                             .take_sums = take_sums,
-                             .groups = mma_groups,
-                             .store_sums = store_sums,
-                             .sum_pad = 8};
+const TileKind wgmma_tile = {
+    WGMMA_TILE,           .exchange = warp_exchange, .start = start,
+    .multiply = multiply, .finish = finish,          .take_sums = take_sums,
+    .groups = mma_groups, .store_sums = store_sums,  .sum_pad = 8};
 
 const TileKind wgmma_rows_tile = {
     WGMMA_TILE,     .start = set_bases,           .multiply = multiply_rows,
