@@ -472,8 +472,9 @@ static const char *constant_beside(const Reader *r, const char *parameter)
 	size_t module = dot ? (size_t)(dot - parameter) + 1 : 0;
 	for (int i = 0; i < r->weights.count; i++) {
 		const Weight *w = r->weights.at[i];
-		if (w->origin->why && w->shape.rank && !is_opaque(w->name) &&
-		    !strncmp(w->name, parameter, module) && !strchr(w->name + module, '.'))
+		if (!is_parameter_name(r, w->name) && is_float(w->type) && w->shape.rank &&
+		    !is_opaque(w->name) && !strncmp(w->name, parameter, module) &&
+		    !strchr(w->name + module, '.'))
 			return w->name;
 	}
 	return NULL;
