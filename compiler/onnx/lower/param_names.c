@@ -466,14 +466,15 @@ static void doubt_bounds(Reader *r, const NodeProto *node)
 
 // Returns a constant of the parameter's own module that is not trained, or NULL: what a module
 // computes from a parameter when it leaves training mode, such as LeViT's attention biases.
-static const char *constant_beside(const Reader *r, const char *parameter)
+static const char *constant_beside(Reader *r, const char *parameter)
 {
 	const char *dot = strrchr(parameter, '.');
 	size_t module = dot ? (size_t)(dot - parameter) + 1 : 0;
 	for (int i = 0; i < r->weights.count; i++) {
-		const Weight *w = r->weights.at[i];
-		if (w->origin->why && w->shape.rank && !is_opaque(w->name) &&
-		    !strncmp(w->name, parameter, module) && !strchr(w->name + module, '.'))
+		Weight *w = r->weights.at[i];
+		if (!is_parameter_name(r, w->name) && !leaves_of(r, w).count && is_float(w->type) &&
+		    w->shape.rank && !is_opaque(w->name) && !strncmp(w->name, parameter, module) &&
+		    !strchr(w->name + module, '.'))
 			return w->name;
 	}
 	return NULL;
