@@ -480,6 +480,7 @@ static void block_rows(Scheduler *t)
 
 // ---- the pass -------------------------------------------------------------------------
 
+// Sums over windows are loops in any kernel, all others in those of rows and columns.
 static void choose_sums(Scheduler *t)
 {
 	enum { BLOCK = 256, LANE_BLOCK = 8192 }; // so that an f32 keeps its digits
@@ -492,7 +493,7 @@ static void choose_sums(Scheduler *t)
 		Elem e = val(t->graph, v->in[0])->type;
 		if (is_float(e) && (e != E_f64 || s->accumulation == A_own))
 			s->accumulation = e == E_f64 ? A_f64 : A_f32;
-		if (!loops)
+		if (!loops && !reduces_windows(t->graph, v))
 			continue;
 		s->block = BLOCK;
 		s->lane_block = LANE_BLOCK;

@@ -454,7 +454,8 @@ static void check_inside(const Contents *c, Ref r)
 		return;
 	c->seen[r] = c->k + 1;
 	const Kern *kern = &c->plan->kerns.at[c->k];
-	bool loop = kern->sched->partition == P_rows || kern->sched->partition == P_columns;
+	bool loop = kern->sched->partition == P_rows || kern->sched->partition == P_columns ||
+	            reduces_windows(c->plan->graph, v);
 	if (loop && (v->op == O_dot || (prims[v->op].cls == C_reduce && v->op != O_cumsum)))
 		check_sum(c->plan, c->k, r);
 	if (!inside_fits(kern, c->plan->graph, r))
