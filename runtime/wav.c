@@ -75,13 +75,12 @@ static int parse(struct wave *w, const struct amos_blob *blob)
 	const unsigned char *at = blob->at;
 	bool large = blob->count >= 12 && !memcmp(at, "RF64", 4); // real lengths are in chunk ds64
 	if (blob->count < 12 || memcmp(at + 8, "WAVE", 4) || !(large || !memcmp(at, "RIFF", 4)))
-		return amos_fail(AMOS_INPUT,
-		                 "%s: not a WAV file%s" HELP
-		                 "convert it: ffmpeg -i FILE -c:a pcm_s16le OUT.wav",
-		                 w->path,
-		                 blob->count >= 4 && !memcmp(at, "RIFX", 4)
-		                     ? " of little-endian samples (RIFX)"
-		                     : "");
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: not a WAV file%s" HELP "convert it: ffmpeg -i FILE -c:a pcm_s16le OUT.wav",
+		    w->path,
+		    blob->count >= 4 && !memcmp(at, "RIFX", 4) ? " of little-endian samples (RIFX)"
+		                                               : "");
 	int64_t samples = UNKNOWN;
 	int status = AMOS_DONE;
 	for (size_t i = 12, size; !status && !w->at && blob->count - i >= 8; i += size) {

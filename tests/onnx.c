@@ -864,7 +864,7 @@ static void test_lies(void)
 	const float three[3] = {0};
 	int64_t minus = -3, huge[] = {INT64_MAX / 2, 4}, n = 3;
 	rejected(with_tensor(tensor("w", 1, 1, &minus)), "dimension");
-	rejected(with_tensor(tensor("w", 1, 2, huge)), "dimension");
+	rejected(with_tensor(tensor("w", 1, 2, huge)), "2^57 elements");
 	rejected(with_tensor(raw(tensor("w", 1, 1, &n), three, 8)), "8 bytes");
 	rejected(with_tensor(tensor("w", 99, 1, &n)), "element type 99");
 	rejected(with_node(node("Relu", "nothing", "y")), "'nothing'");

@@ -232,8 +232,8 @@ static inline int64_t residents(const Sched *s, Stage stage)
 	return s->alone && stage == MAIN ? 1 : RESIDENT;
 }
 
-// Returns how many of a launch's blocks the busiest multiprocessor of a GPU has. It takes as long as
-// for these one after the other: those that it has at once share it, one alone has all of it.
+// Returns how many of a launch's blocks the busiest multiprocessor of a GPU has. It takes as long
+// as for these one after the other: those that it has at once share it, one alone has all of it.
 static inline int64_t busiest_blocks(int64_t blocks, int64_t multiprocessors)
 {
 	return ceil_div(blocks, multiprocessors);

@@ -346,7 +346,7 @@ int result_type(const Call *); // of the first result: c->onnx, or that of the o
 bool is_word(const char *words, const char *text); // one of them, separated by spaces
 bool has_schema(const NodeProto *);
 char attr_letter(int type); // of an AttributeProto.AttributeType, as schema.def has it; 0: none
-void check_schema(Call *); // fails if the node violates its operator's schema
+void check_schema(Call *);  // fails if the node violates its operator's schema
 // Returns the kind of an operator's attribute in opset `opset`, a letter of schema.def, or 0 if it
 // has no such attribute. *otherwise: its default, NULL if it has none.
 char declared_attr(Arena *, const char *domain, const char *op, int64_t opset, const char *name,
