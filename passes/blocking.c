@@ -287,6 +287,8 @@ enum {
 	LONG = 1 << 17, // columns, at most
 	ROWS = 256,
 	BLOCKS = 32,
+	HELD = 6,         // sums
+	HELD_ROWS = 16,   // at least
 	ALONE = 64 << 10, // bytes of a single row from which one worker of a GPU would take longer
 	                  // than several that count themselves
 };
@@ -403,21 +405,26 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	bool gpu = t->machine->threads > 1;
 	if (!has_partials(t, groups, rows, columns) || !splits_in_rows(t, &s->keep))
 		return false;
-	cut_columns(t, 1, columns, piece_of(t, FEW));
-	s->partition = P_partials;
-	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
-	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
-	s->before = s->reduce.count ? blocks : 0;
-	bool stores = false;
+	bool stores = false,
+	     late = !s->reduce.count; // outs of the full shape; after the reductions
 	for (int o = 0; o < t->kern->nout; o++) {
 		Ref r = t->kern->out[o];
 		if (!same_shape(&val(t->graph, r)->shape, &t->kern->space))
 			continue;
 		stores = true;
-		if (!s->before || t->level[r] > 1) // r depends on what is reduced
-			s->after = blocks;
+		late |= t->level[r] > 1; // r depends on what is reduced
 	}
-	s->together = stores || gpu ? 1 : FEW; // the partial results are in memory
+	// Partial results are in memory, those of many sums in registers, for one column at a time.
+	bool held = !gpu && !stores && s->reduce.count >= HELD;
+	cut_columns(t, 1, columns, piece_of(t, FEW));
+	s->units = held ? 1 : s->units;
+	s->together = stores || gpu ? 1 : held ? FEW / 2 : FEW;
+	s->partition = P_partials;
+	s->rows = MIN(ROWS, ceil_div(rows, MAX(BLOCKS, t->machine->workers)));
+	s->rows = held ? MAX(HELD_ROWS, s->rows) : s->rows;
+	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
+	s->before = s->reduce.count ? blocks : 0;
+	s->after = stores && late ? blocks : 0;
 	s->work = lines * partial_line(columns) * PARTIAL;
 	if (gpu)
 		join_partials(t, rows, columns, s->after > 0);

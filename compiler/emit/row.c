@@ -67,7 +67,7 @@ static void find_sums(Gen *g, Ref r, const Index *idx, Sums *found)
 }
 
 // Sums of vectors side by side are one loop, which reads once what does not differ by lane.
-static void reduce_units(Gen *g, int n, const Index *unit, RowKernel *s)
+static void sum_units(Gen *g, int n, const Index *unit, RowKernel *s)
 {
 	Sums found[UNITS] = {0};
 	const Kern *k = g->kern;
@@ -97,7 +97,7 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 	const ValSteps *ahead = &g->kern->sched->ahead;
 	bool near = holds_rows(g->kern->sched, s->row, g->target->machine->l1);
 	if (g->kern->kind == L_map && g->kern->sched->units > 1)
-		reduce_units(g, n, unit, s);
+		sum_units(g, n, unit, s);
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
 		            s->idx);
@@ -338,36 +338,70 @@ static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *contex
 	                  body, context);
 }
 
-// Passes over rows [from, to), `together` at once.
-static void some_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to, int64_t together)
+typedef struct RowBlock { // rows of a worker
+	RowKernel *kernel;
+	uint32_t groups; // of rows
+	Value from, to;
+} RowBlock;
+
+// Passes over some rows of a block, `together` at once: over all columns of each; or over one.
+static void some_rows(Gen *g, const RowBlock *b, Value from, Value to, int64_t together,
+                      const Index *column)
 {
+	RowKernel *s = b->kernel;
 	int64_t rows = 1;
 	for (int k = 0; k < s->groups.n; k++)
-		rows *= groups >> k & 1 ? s->groups.size[k] : 1;
+		rows *= b->groups >> k & 1 ? s->groups.size[k] : 1;
 	Loop loop = loop_begin(g, from, to, together);
 	Index row = uniform_index(g, loop.i, rows - together + 1, 1);
 	s->units = (int)together;
 	for (int r = 0; r < together; r++) {
 		Index at = shift_index(row, r);
-		row_index(g->vars, &s->groups, groups, &g->kern->space, &at, s->idx + r * RANK);
+		row_index(g->vars, &s->groups, b->groups, &g->kern->space, &at, s->idx + r * RANK);
 	}
-	all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
+	if (column)
+		reduce_columns(g, 1, column, s);
+	else
+		all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
 	loop_end(g, &loop);
+}
+
+static void all_rows(Gen *g, const RowBlock *b, const Index *column)
+{
+	int64_t together = g->stage == BEFORE ? g->kern->sched->together : 1;
+	Value from = b->from;
+	if (together > 1) {
+		Value left = LLVMBuildSub(g->b, b->to, from, "");
+		left = LLVMBuildURem(g->b, left, number(g, together), "");
+		Value last = LLVMBuildSub(g->b, b->to, left, "");
+		some_rows(g, b, from, last, together, column);
+		from = last;
+	}
+	some_rows(g, b, from, b->to, 1, column);
+}
+
+// The many sums of a column stay in registers.
+static void hold_columns(Gen *g, int n, const Index *unit, void *context)
+{
+	const RowBlock *b = context;
+	Partials *parts = &b->kernel->parts;
+	for (int u = 0; u < n; u++) {
+		partials_hold(g, parts, &unit[u]);
+		all_rows(g, b, &unit[u]);
+		partials_release(g, parts, &unit[u]);
+	}
 }
 
 static void block_of_rows(Gen *g, RowKernel *s, uint32_t groups, Value from, Value to)
 {
-	int64_t together = g->stage == BEFORE ? g->kern->sched->together : 1;
+	RowBlock b = {s, groups, from, to};
+	bool held = g->kern->sched->units == 1 && g->target->machine->threads == 1;
 	if (g->stage == BEFORE)
 		all_columns(g, s, partials_start, &s->parts);
-	if (together > 1) {
-		Value left = LLVMBuildSub(g->b, to, from, "");
-		left = LLVMBuildURem(g->b, left, number(g, together), "");
-		Value last = LLVMBuildSub(g->b, to, left, "");
-		some_rows(g, s, groups, from, last, together);
-		from = last;
-	}
-	some_rows(g, s, groups, from, to, 1);
+	if (g->stage == BEFORE && held)
+		all_columns(g, s, hold_columns, &b);
+	else
+		all_rows(g, &b, NULL);
 }
 
 // ---- the same by threads of a GPU ------------------------------------------------------
