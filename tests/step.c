@@ -370,6 +370,6 @@ int main(void)
 	expect_message("logits", "wrap it in average");
 	expect_message("average(scores)", "'scores' is unknown, and no other operand");
 	expect_message("mse(logits, target", "expected ','");
-	expect_message("mse(logits, target) logits", "goes on");
+	expect_message("mse(logits, target) logits", "unexpected 'logits' after the expression");
 	return failures != 0;
 }
