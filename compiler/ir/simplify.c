@@ -353,12 +353,61 @@ static Ref map(const Case *q)
 	return 0;
 }
 
+// Splits the axes of `x` and `y`, shapes of as many elements, into those that both are made of: y
+// as (2, 6) and x as (4, 3) are (2, 2, 3). Writes which axis of x each is part of. Returns false
+// if there are none, as of (2, 3) and (3, 2).
+static bool common_axes(const Shape *x, const Shape *y, Shape *common, int *part_of)
+{
+	int64_t left = 1, right = 1; // of axis a - 1 of x and of axis b - 1 of y
+	int a = 0, b = 0;
+	*common = (Shape){0};
+	for (;;) {
+		while (left == 1 && a < x->rank)
+			left = x->dim[a++];
+		while (right == 1 && b < y->rank)
+			right = y->dim[b++];
+		int64_t size = MIN(left, right);
+		if (size == 1)
+			return left == right;
+		if (common->rank == RANK || left % size || right % size)
+			return false;
+		part_of[common->rank] = a - 1;
+		common->dim[common->rank++] = size;
+		left /= size;
+		right /= size;
+	}
+}
+
+// A norm over an axis that was merged is one over the axes it was merged of, as exporters write
+// groups of channels: layouts pass through it.
+static Ref norm(const Case *q)
+{
+	const Val *x = operand(q, 0), *y = x->op == O_reshape ? val(q->g, x->in[0]) : x;
+	Shape split;
+	int part_of[RANK], merged = 0;
+	if (x == y || !count_of(q->shape) || !common_axes(q->shape, &y->shape, &split, part_of))
+		return 0;
+	Attr attr = {.n = 1, .i[0] = q->attr->i[0], .x = q->attr->x};
+	Attr axes = {.n = q->attr->n - 1};
+	memcpy(axes.i, q->attr->i + 1, axes.n * sizeof *axes.i);
+	for (int a = 0; a < split.rank; a++) {
+		if (!has_axis(&axes, part_of[a]))
+			continue;
+		merged += a > 0 && part_of[a] == part_of[a - 1];
+		attr.i[attr.n++] = a;
+	}
+	if (!merged)
+		return 0;
+	Ref r = put_reshape(q->g, x->in[0], split);
+	return put_reshape(q->g, put(q->g, O_norm, 1, &r, &attr), *q->shape);
+}
+
 static Ref (*const rule[OPS])(const Case *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
     [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,     [O_gather] = gather,
     [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,   [O_amin] = reduce,
     [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend, [O_add] = add,
-    [O_sub] = subtract,
+    [O_sub] = subtract,   [O_norm] = norm,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
