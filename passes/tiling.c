@@ -429,15 +429,20 @@ static void choose_parts(Tiling *d, int64_t wanted)
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
-// L2, and so do waiting sums. Returns the cost.
+// L2, or in L3 if the launch before packs them and each group of strips, which is copied for each
+// block anew, meets one while it is in L1. Waiting sums fit in half of L2. Returns the cost.
 static double choose_split(Tiling *d)
 {
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
 	enum { SHORT = 256 }; // k of products that take less time than to write what they compute
+	enum { L3 = 4 << 20, MANY = 4 }; // bytes; strips of a group
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
 	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->cache / 2;
-	int64_t cap = MAX(1, half / (s->depth * p->width * p->bytes * p->slices));
+	bool grouped =
+	    s->a == W_copy && s->group >= MANY && !p->matrix && can_share(d, 1) && !can_share(d, 0);
+	int64_t held = grouped ? MAX(half, L3) : half;
+	int64_t cap = MAX(1, held / (s->depth * p->width * p->bytes * p->slices));
 	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
 	int64_t unit = s->a == W_patch ? s->group : 1, units = ceil_div(p->strips, unit);
 	choose_parts(d, wanted);
