@@ -322,8 +322,8 @@ Value partials_memory(Gen *);                 // for `shared`, if the kernel has
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
 // Gives each thread the full reductions of its column.
 void partials_total(Gen *, const Partials *, Value column, int64_t columns);
-// If this worker is the last to store its parts of its `own` columns, does for them what
-// partials_finish() does.
+// If the worker is the last of its group to have stored its parts, does what partials_finish() does
+// for its columns: `own` of them, or up to `wide` if that is less.
 void partials_join(Gen *, const Partials *, Value column, int64_t columns, int64_t own);
 
 // ---- values and their types: value.c --------------------------------------------------
