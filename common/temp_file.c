@@ -258,8 +258,8 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 	if (!t)
 		return false;
 	file->temporary = t->path;
-	if (replaced)
-		fchmod(fd, mode); // the umask applies to new files only
+	if (replaced) // the umask applies to new files only
+		fchmod(fd, mode);
 	file->to = fdopen(fd, "wb");
 	if (file->to)
 		set_buffer(file);

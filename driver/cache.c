@@ -2,8 +2,8 @@
 // An entry is a file: struct head, the sizes of the object's parts, the key, the parts. It is named
 // by the hash of the key, which the file holds in full, so that no other program's object is taken.
 // Invariant: a file is used if it is of this user, its checksum is right and its key is the same;
-// anything else is no entry, and is replaced. Writing is not synced: a file that a power failure
-// left incomplete is damaged. A cache that cannot be read or written is none, never an error.
+// anything else is replaced. Writing is not synced: a file that a power failure left incomplete is
+// damaged. A cache that cannot be read or written is not used, which is never an error.
 #include "driver.h"
 #include <dirent.h>
 #include <errno.h>

@@ -102,7 +102,7 @@ const Shape *cotangent_shapes(Session *session, const struct amos_data *data, co
 		const uint64_t *cell = table_find_s(out, name);
 		if (!cell)
 			fail(choice(session, OPT_cotangent, ""),
-			     "'%s' is no output of the model; %s", name,
+			     "'%s' is not an output of the model; %s", name,
 			     suggest(arena, name, own.count, own.at));
 		if (!array)
 			continue;

@@ -207,7 +207,7 @@ json_t *untrained_json(const Model *); // {"percent", "weights": [{"name", "type
 // ---- report_json.c: the eta report ----------------------------------------------------
 
 typedef struct Report {
-	json_t *json;       // as --json prints it, but for a model's 'params': see whole_report()
+	json_t *json;       // as --json prints it, but for a model's 'params': see full_report()
 	int rows;           // number of 'params'
 	const Graph *graph; // NULL: the report was read from a file, with its 'params'
 	const int *slot;    // of each row
@@ -221,7 +221,7 @@ typedef struct Report {
 Report make_report(Session *, const char *path);
 json_t *report_row(const Report *, int row); // a new reference
 bool is_sure(const Report *, int row);
-Report whole_report(Session *, const char *path); // the same, with all 'params' in its `json`
+Report full_report(Session *, const char *path); // the same, with all 'params' in its `json`
 
 // ---- report_rows.c: parameters of a report ----------------------------------------------
 
@@ -374,7 +374,7 @@ typedef struct Binding {           // a language of --bindings
 } Binding;
 // Returns the binding of this name. Fails with STATUS_USAGE if there is none.
 const Binding *binding_named(const Session *, const char *name);
-// Fails with STATUS_USAGE if the output `path` cannot have the binding, or the prefix is none
+// Fails with STATUS_USAGE if the output `path` cannot have the binding, or the prefix is not valid
 // there.
 void check_binding(const Session *, const char *name, const char *path, const char *prefix);
 const char *binding_text(Arena *, const Binding *, const char *stem, const char *prefix);

@@ -161,7 +161,7 @@ int amosc_eta(struct amosc *s, const char **json)
 	Catch catch;
 	if (!ENTER(catch)) {
 		Session *session = begin(s, "eta");
-		Report report = whole_report(session, session->path);
+		Report report = full_report(session, session->path);
 		char *text = json_dumps(report.json, JSON_STYLE);
 		at_end(session->arena, free, text);
 		*json = text;

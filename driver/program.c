@@ -88,7 +88,7 @@ static Model *read_update(Program *p)
 static void read_report(Program *p)
 {
 	Session *session = p->session;
-	p->report = whole_report(session, session->path).json;
+	p->report = full_report(session, session->path).json;
 	p->standing = true;
 	p->identity = identity_of_report(session, p->report);
 	add_entry(p, "train", report_graph(work_arena(session), session->path, p->report));

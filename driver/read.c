@@ -275,7 +275,7 @@ static Model *check_loss(Session *session, const void *context)
 }
 
 // Inserts or removes dropout as --dropout says. Outside of training, reports a node that draws
-// random numbers and is no dropout.
+// random numbers and is not a dropout.
 static void settle_graph(Session *session, Model *model, bool random)
 {
 	bool norms = false;
@@ -298,7 +298,7 @@ static void settle_graph(Session *session, Model *model, bool random)
 		return;
 	const Node *node = &model->graph->nodes->list.at[drawing];
 	tell(session,
-	     "note: node '%s' (%s) draws random numbers and is no dropout: its result depends "
+	     "note: node '%s' (%s) draws random numbers and is not a dropout: its result depends "
 	     "on --seed\n",
 	     node->name, node->op);
 }

@@ -273,7 +273,7 @@ bool is_sure(const Report *report, int row)
 	return json_is_true(json_object_get(json_array_get(params, (size_t)row), "sure"));
 }
 
-Report whole_report(Session *session, const char *path)
+Report full_report(Session *session, const char *path)
 {
 	Report report = make_report(session, path);
 	json_t *params = json_object_get(report.json, "params");

@@ -74,7 +74,7 @@ static bool sums_products(const Scheduler *t, const Val *v)
 // Returns how many vectors of a map there are side by side: several, if they share the loop that
 // computes them. On a GPU, how many elements of a thread wait for memory at once, which has 24 KB
 // or more on the way to a multiprocessor: one, if a loop computes it.
-static int64_t beside(const Scheduler *t)
+static int64_t map_units(const Scheduler *t)
 {
 	enum { HEAVY = 24, BYTES = 4 };
 	int weight = 0, single = t->machine->threads == 1;
@@ -141,7 +141,7 @@ static void block_map(Scheduler *t)
 	if (t->sched->flat)
 		columns = count;
 	int64_t rows = count / columns;
-	t->sched->units = beside(t);
+	t->sched->units = map_units(t);
 	if (rows == 1)
 		cut_columns(t, 1, columns, map_piece(t, columns));
 	else if (columns >= 2 * work)
@@ -405,8 +405,8 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	bool gpu = t->machine->threads > 1;
 	if (!has_partials(t, groups, rows, columns) || !splits_in_rows(t, &s->keep))
 		return false;
-	bool stores = false,
-	     late = !s->reduce.count; // outs of the full shape; after the reductions
+	bool stores = false;          // outputs of the full shape
+	bool late = !s->reduce.count; // which are computed after the reductions
 	for (int o = 0; o < t->kern->nout; o++) {
 		Ref r = t->kern->out[o];
 		if (!same_shape(&val(t->graph, r)->shape, &t->kern->space))
@@ -477,7 +477,7 @@ static void block_rows(Scheduler *t)
 	int64_t row = MAX(1, space / rows);
 	cut_rows(t, rows, row);
 	if (t->machine->threads > 1) {
-		t->sched->units = beside(t);
+		t->sched->units = map_units(t);
 		share_rows(t, rows, row);
 		return;
 	}

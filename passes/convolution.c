@@ -24,7 +24,7 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	if (matrix->op != O_reshape)
 		return false;
 	const Val *permuted = val(g, matrix->in[0]);
-	bool plain = permuted->op == O_window; // a permute of one channel is no permute
+	bool plain = permuted->op == O_window; // of one channel, whose permute the door dropped
 	c->window = plain || permuted->op != O_permute ? permuted : val(g, permuted->in[0]);
 	if (c->window->op != O_window)
 		return false;

@@ -4,8 +4,8 @@
 
 enum {
 	LARGE = 1 << 16, // elements for several workers to reduce
-	PARTS = 64,
-	ROWS = 4, // to which a scatter adds, at most, if sums are to do it
+	PARTS = 64,      // of a large reduction, at most
+	ROWS = 4,        // to which a scatter adds, at most, if sums are to do it
 };
 
 static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
@@ -18,8 +18,8 @@ static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 		return put_as(g, v, &x);
 	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
 	Ref each = put_reduce(g, v->op, rows, 1, (int64_t[]){1});
-	each = put_reshape(g, each,
-	                   shape_of(1, &parts)); // the door would merge two adjacent reductions
+	// The reshape keeps the door from merging both reductions.
+	each = put_reshape(g, each, shape_of(1, &parts));
 	return put_reshape(g, put_reduce(g, v->op, each, 1, (int64_t[]){0}), v->shape);
 }
 

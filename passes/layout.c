@@ -272,7 +272,7 @@ static Ref sink(void *layout, Graph *g, const Val *v, const Ref *in)
 	return sunk ? sunk : put_as(g, v, in);
 }
 
-// True if a value that is no product reads a permute.
+// True if a value other than a product reads a permute.
 static bool has_chain(const Graph *g)
 {
 	for (Ref r = 1; r < (Ref)g->nval; r++) {

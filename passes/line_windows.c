@@ -8,9 +8,9 @@
 enum { STEP = 32, CHANNELS = 16 }; // elements of a register; so many channels are not few
 
 typedef struct Windows {
-	const Val *window; // of x [N, 1, C, in..]
-	Ref image;         // x before it was rounded and reshaped; 0: these are no such windows
-	int n;             // spatial axes
+	const Val *window;            // of x [N, 1, C, in..]
+	Ref image;                    // x before it was rounded and reshaped; 0: not such windows
+	int n;                        // spatial axes
 	int64_t channels, line, step; // elements of a line of a window, and with padding
 	Ref put;                      // by lines [positions, lines step]; 0: not yet
 } Windows;

@@ -6,16 +6,15 @@
 #include "passes.h"
 
 enum {
-	AGAIN = 24,    // largest weight of an expression that is recomputed rather than stored
-	PANEL = 8,     // the same, if a dot packs it or a map broadcasts it, perhaps repeatedly
-	PIECE = 4,     // weight of a pad or concat
-	PIECES = 100,  // weight from which a concat is stored: each reader has code for all pieces
-	ENOUGH = 1000, // limit of weights: shared operands count once per path
-	SLOW = 4,      // weight of a map that takes several times as long as an addition
-	SMALL = 64,    // elements of a window whose reduction is an expression
-	PART = 4,      // a gather of at most one in so many elements reads few
-	VAST =
-	    1 << 20, // elements from which the sum of two products is stored where one of them lies
+	AGAIN = 24,     // largest weight of an expression that is recomputed rather than stored
+	PANEL = 8,      // the same, if a dot packs it or a map broadcasts it, perhaps repeatedly
+	PIECE = 4,      // weight of a pad or concat
+	PIECES = 100,   // weight from which a concat is stored: each reader has code for all pieces
+	ENOUGH = 1000,  // limit of weights: shared operands count once per path
+	SLOW = 4,       // weight of a map that takes several times as long as an addition
+	SMALL = 64,     // elements of a window whose reduction is an expression
+	PART = 4,       // a gather of at most one in so many elements reads few
+	VAST = 1 << 20, // elements from which a product plus another value is stored
 	ROUNDED = 1 << 12, // elements from which a copy in f16 or bf16 is stored
 	DEEP = 200,        // largest depth of an expression, which is walked recursively
 };
@@ -23,7 +22,7 @@ enum {
 typedef struct Want { // how a value is used
 	int readers;
 	bool kept;       // an output, a store, or read by a loop
-	bool stretch;    // broadcast
+	bool broadcast;  // a map or expand repeats its elements
 	bool moved;      // read at other indices than its own
 	bool panel;      // operand of a dot, scatter or running sum
 	bool mapped;     // a map or reduction reads it, at its own index
@@ -172,8 +171,8 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			if (through) {
 				of->readers += w->readers;
 				of->panel |= w->panel;
-				of->stretch |= w->stretch || v->op == O_expand ||
-				               count_of(&v->shape) >= 2 * count_of(&u->shape);
+				of->broadcast |= w->broadcast || v->op == O_expand ||
+				                 count_of(&v->shape) >= 2 * count_of(&u->shape);
 				of->moved |= w->moved || (v->op != O_reshape && !wide);
 				of->factor |= is_tf32(v) && w->factor;
 				of->whole |= w->whole && !gathers_few(v, u);
@@ -185,10 +184,10 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 				of->mapped |= own_index;
 				of->factor |= v->op == O_dot;
 				of->rounded |= rounds(g, v) && w->product && w->readers > 1;
-				bool stretched =
+				bool smaller =
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
-				of->stretch |= stretched;
-				if (w->summed && stretched && count_of(&u->shape) > 1)
+				of->broadcast |= smaller;
+				if (w->summed && smaller && count_of(&u->shape) > 1)
 					of->times = MAX(of->times,
 					                count_of(&v->shape) / count_of(&u->shape));
 				of->moved |= !own_index;
@@ -293,7 +292,7 @@ static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
 // True for values of columns that many rows of maps would divide for anew.
 static bool is_slow_row(const Val *v, const Want *w, const Cone *c, const Machine *machine)
 {
-	return machine->threads == 1 && w->stretch && c->slow &&
+	return machine->threads == 1 && w->broadcast && c->slow &&
 	       last_dim(&v->shape) >= machine->lanes;
 }
 
@@ -323,14 +322,14 @@ static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, b
 		return true;
 	if (c->tail && v->op == O_add && c->nbig > 1 && count_of(&v->shape) >= VAST)
 		return true;
-	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
+	if ((w->broadcast || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
 		return true;
 	bool map = prims[v->op].cls == C_map && !widens(g, v);
 	if (map && c->nbig && w->times * c->weight > PANEL)
 		return true;
 	// Its readers read both slots anyway, or few elements.
 	bool slots = sums_slots(g, c) && !w->whole;
-	bool large = c->nbig > 1 && !w->stretch && !slots;
+	bool large = c->nbig > 1 && !w->broadcast && !slots;
 	return w->readers > 1 && (c->weight > AGAIN || large);
 }
 
@@ -351,7 +350,8 @@ static bool is_expression(const void *stored, Ref r)
 // that is contiguous either way.
 static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
 {
-	const int64_t MANY = w->stretch ? 1 << 7 : 1 << 13; // elements; broadcast, read repeatedly
+	// Elements: those of a broadcast are read repeatedly.
+	const int64_t MANY = w->broadcast ? 1 << 7 : 1 << 13;
 	const Val *v = val(g, r);
 	Stored stored = {g, cut};
 	Inside inside = {is_expression, &stored};

@@ -164,7 +164,7 @@ static Ref eta_operand(const Step *s, const Param *p)
 	                                   shape_of(0, NULL));
 }
 
-// Returns an operand that the definitions of all parameters share, f64; 0: it is none.
+// Returns an operand that the definitions of all parameters share, f64; 0 for any other.
 static Ref shared_operand(const Step *s, const char *role)
 {
 	Graph *g = s->graph;

@@ -217,8 +217,8 @@ typedef struct Labels {
 	double weight; // root of the sum of their squared weights in the loss: for a mean,
 	               // 1 / sqrt(count)
 } Labels;
-typedef double LabelPart(void *data,
-                         const Slot *); // fraction of an input's elements that are labels
+// Returns the fraction of an input's elements that are labels.
+typedef double LabelPart(void *data, const Slot *);
 Labels count_labels(const Graph *, LabelPart *, void *data);
 
 // ---- hyperparams.c, definitions.c, step.c: adds the optimizer's step to gradients -----
@@ -316,20 +316,28 @@ bool is_convolution(const Graph *, const Val *dot, Convolution *);
 void transposed_windows(const Convolution *, int64_t (*row)[7]);
 const Graph *convolution_pass(Arena *, const Graph *);
 
-// ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps operands
+// ---- decompose.c: replaces composites by their definitions -------------------------------
 // Attention that has a kernel on the machine (NULL: none has) stays.
 Graph *decompose_pass(Arena *, const Graph *, const Machine *);
+
+// ---- layout.c: computes values in the order in which products leave them ------------------
 const Graph *layout_pass(Arena *, const Graph *);
+
+// ---- transpose_dot.c: swaps operands of products to drop transposes -----------------------
 Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);
 // Fails if the machine has no such products; `target`: what the message calls it.
 void check_precision(const Graph *, const Machine *, const char *target);
-// statistics.c: rewrites sums over columns, so that one pass finds them.
-const Graph *statistics_pass(Arena *, const Graph *); // the same if it changes nothing
-// line_windows.c: writes convolutions of few channels as matrix registers multiply.
+
+// ---- statistics.c: rewrites sums over columns so that one pass computes them --------------
+const Graph *statistics_pass(Arena *, const Graph *); // the same graph if it changes nothing
+
+// ---- line_windows.c: writes convolutions of few channels as matrix registers multiply -----
 Graph *line_windows_pass(Arena *, const Graph *);
+
+// ---- panels.c: packs what loops multiply in every iteration, once before them -------------
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------
@@ -338,9 +346,11 @@ const Graph *pitch_pass(Arena *, const Graph *, const Machine *);
 // ---- row_blocks.c: computes logits, and what depends on them, in blocks of rows -----------
 const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 
-// ---- materialize.c, fuse.c, schedule.c, blocking.c, recompute.c, memory.c, verify.c ---------
+// ---- block_tiling.c: the schedules of products by blocks of threads -----------------------
 // True if blocks of threads share the sums of a product, which the next launch adds up.
-bool splits_sums(const Graph *, Ref dot, const Machine *); // block_tiling.c
+bool splits_sums(const Graph *, Ref dot, const Machine *);
+
+// ---- materialize.c: decides which values are stored ---------------------------------------
 // True for a reduction over the few elements of a window, which is an expression of any kernel.
 bool reduces_windows(const Graph *, const Val *);
 typedef struct Effort { // of an expression, down to memory
@@ -350,19 +360,30 @@ typedef struct Effort { // of an expression, down to memory
 } Effort;
 // Returns by Ref whether a value is in memory, and the cost of its expression.
 bool *materialize_pass(Arena *, const Graph *, const Machine *, Effort **);
+
+// ---- fuse.c: divides a graph into kernels -------------------------------------------------
 typedef VEC(Ref) Refs;
 void sort_refs(int n, Ref *); // ascending
-// Kernels in no order, no bodies.
+// Returns a plan whose kernels have no order, schedules or bodies yet.
 Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
-void schedule_pass(Arena *, Plan *); // orders kernels so that lifetimes are short
-void tile_pass(Arena *, Plan *,
-               int first); // chooses the schedules of kernels from number `first` on
-void tile_together(Arena *, Plan *, const Ints *kernels); // the same, of products in one launch
-// Reorders kernels, launches some together (bundle.c); `limited`: memory is, so few of them wait.
+
+// ---- schedule.c: orders kernels so that lifetimes are short -------------------------------
+void schedule_pass(Arena *, Plan *);
+
+// ---- blocking.c: chooses the schedules of kernels -----------------------------------------
+void tile_pass(Arena *, Plan *, int first);               // of those from number `first` on
+void tile_together(Arena *, Plan *, const Ints *kernels); // of products in one launch
+
+// ---- bundle.c: reorders kernels, and launches some together -------------------------------
+// `limited`: memory is, so few of them wait.
 void bundle_pass(Arena *, Plan *, bool limited);
-// Fills `order` so that scratch has at most `limit` bytes. Returns the bytes it has, more if that
-// cannot be.
+
+// ---- recompute.c: computes values again to save memory ------------------------------------
+// Fills `order` so that scratch has at most `limit` bytes. Returns its bytes, which are more if
+// that is impossible.
 int64_t recompute_pass(Arena *, Plan *, int64_t limit);
+
+// ---- memory.c, verify.c: assigns memory to values -----------------------------------------
 void memory_pass(Arena *, Plan *); // fills place, to, work, slot and *_bytes
 // Fails if the memory or a schedule of a placed plan is wrong.
 void verify_plan(const Plan *);

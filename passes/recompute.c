@@ -223,9 +223,9 @@ static bool drop_one(Recompute *r)
 static const int64_t *find_costs(Recompute *r)
 {
 	enum {
-		FLOPS = 8,
-		LAUNCH = 1 << 14
-	}; // in the time of a byte; bytes in the time of a launch
+		FLOPS = 8,        // in the time of a byte
+		LAUNCH = 1 << 14, // bytes in the time of a launch
+	};
 	const Plan *p = r->plan;
 	const Graph *g = p->graph;
 	const Work *work = plan_work(r->arena, p, r->reads);
@@ -288,7 +288,7 @@ static bool remove_run(Recompute *r, int run, int64_t limit)
 	return false;
 }
 
-// Removes the runs without which scratch still has at most `limit` bytes, the dearest first.
+// Removes the runs without which scratch still has at most `limit` bytes, the most expensive first.
 static void remove_runs(Recompute *r, int64_t limit)
 {
 	const Plan *p = r->plan;

@@ -263,7 +263,7 @@ static Ref put_rows(RowBlocks *b, Ref r)
 
 static Ref put_block(RowBlocks *b, Ref r);
 
-// Returns the block's part of an operand of a map, or of what is stretched, to a value of shape s.
+// Returns the block's part of an operand of a map, or of a broadcast, to a value of shape s.
 static Ref put_operand(RowBlocks *b, Ref r, const Shape *s)
 {
 	const Val *v = val(b->from, r);

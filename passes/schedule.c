@@ -78,8 +78,8 @@ static void find_ends(Order *o, const int *writer)
 static void find_writers(Order *o, const int *writer)
 {
 	const Graph *g = o->plan->graph;
-	int *stores =
-	    NEWS(o->arena, int, g->slots.count); // by slot: 1 + the kernel that stores to it
+	// By slot: 1 + the kernel that stores to it.
+	int *stores = NEWS(o->arena, int, g->slots.count);
 	for (int i = 0; i < g->stores.count; i++)
 		stores[g->stores.at[i].slot] = writer[g->stores.at[i].val] + 1;
 	for (int k = 0; k < o->plan->kerns.count; k++)

@@ -566,15 +566,72 @@ static bool keeps_strips(const Tiling *d)
 	return d->p.slices > 1 && s->gang > 1 && again && d->p.strips <= most_strips(d);
 }
 
-void tile_product(Scheduler *t)
+// b is read in place if few strips meet it, and every panel is complete.
+static void choose_b(Tiling *d)
 {
 	enum { FEW = 10 };
+	const Scheduler *t = d->t;
 	const Tuning *tuning = t->tuning;
+	Sched *s = t->sched;
+	Stride b = d->stride[1];
+	bool few = s->strips == 1 || (s->strips <= FEW && near(d, b.down));
+	bool crossed = d->p.line < d->p.k && d->p.line % d->p.fold; // by the lanes of pairs along k
+	bool lies = b.fixed && b.along == 1 && few && d->p.n % d->p.width == 0 && !tuning->packed &&
+	            !crossed && s->a != W_winograd;
+	bool copied = d->copied[1] || crossed || s->a == W_winograd;
+	bool far = d->p.panels > 1 && d->p.k * d->p.n * d->p.bytes > d->cache / 2;
+	bool streams = lies && far && b.down == d->p.width && !d->p.matrix && s->a != W_patch;
+	if (streams && s->strips > 1 && !tuning->still) { // meanwhile the next panel comes to L2
+		s->order = N_panels;
+		s->group = s->strips;
+	}
+	s->b = lies ? W_place : copied ? W_copy : W_transpose;
+	s->next = !tuning->still && !d->p.matrix && (lies || t->machine->apart);
+	s->b_ahead = !s->next ? 0 : lies ? AHEAD : t->machine->ahead;
+}
+
+// Chooses what the launch before packs for all workers, and what gangs pack for theirs.
+static void choose_sharing(Tiling *d)
+{
+	Sched *s = d->t->sched;
+	Stride a = d->stride[0];
+	s->gang = choose_gang(d);
+	s->kept = keeps_strips(d);
+	if (s->kept)
+		s->group = d->p.strips;
+	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
+	s->a_shared = !rows && !s->kept && is_shared(d, 0, (Packing)s->a, d->p.across);
+	// A gang packs b once for all of its rows.
+	int64_t groups = s->gang > 1 ? d->p.down / 2 : d->p.down;
+	s->b_shared = !d->p.squares.summed && !s->kept && is_shared(d, 1, (Packing)s->b, groups);
+	update(d);
+	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
+	if (next && !d->p.matrix && s->panels > 1 && s->order == N_strips && !d->t->tuning->still)
+		s->a_ahead =
+		    ceil_div(s->a_shared && s->a == W_copy ? d->p.a_step : s->height, s->panels);
+}
+
+// Sets the workers of the launches, and their memory.
+static void count_workers(const Tiling *d)
+{
+	Sched *s = d->t->sched;
+	bool used[] = {s->a_shared, s->b_shared};
+	for (int o = 0; o < COUNT(used); o++)
+		if (used[o])
+			s->before += d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
+	s->workers = ceil_div(d->p.batch, s->batches) * d->p.down * d->p.across * MAX(1, s->parts);
+	s->after = s->parts > 1 ? d->p.strips : s->reduce.count ? d->p.panels : 0;
+	s->work = d->p.partials + s->reduce.count * d->p.down * partial_line(d->p.n) * PARTIAL;
+	s->local = d->p.local;
+}
+
+void tile_product(Scheduler *t)
+{
 	Tiling d = {.t = t,
 	            .v = val(t->graph, t->kern->root),
-	            .cache = t->machine->l2 * tuning->cache / 100};
+	            .cache = t->machine->l2 * t->tuning->cache / 100};
 	Sched *s = t->sched;
-	s->order = tuning->order;
+	s->order = t->tuning->order;
 	s->partition = P_tiles;
 	for (int o = 0; o < t->kern->nout; o++)
 		if (is_reduced_out(t->graph, t->kern, o))
@@ -596,47 +653,9 @@ void tile_product(Scheduler *t)
 	else
 		choose_split(&d);
 	choose_pieces(&d);
-
-	// b is read in place when few strips meet it, and every panel is complete.
-	Stride a = d.stride[0], b = d.stride[1];
-	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
-	bool crossed = d.p.line < d.p.k && d.p.line % d.p.fold; // by the lanes of pairs along k
-	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0 && !tuning->packed &&
-	            !crossed && s->a != W_winograd;
-	bool copied = d.copied[1] || crossed || s->a == W_winograd;
-	bool far = d.p.panels > 1 && d.p.k * d.p.n * d.p.bytes > d.cache / 2;
-	bool streams = lies && far && b.down == d.p.width && !d.p.matrix && s->a != W_patch;
-	if (streams && s->strips > 1 && !tuning->still) { // meanwhile the next panel comes to L2
-		s->order = N_panels;
-		s->group = s->strips;
-	}
-	s->b = lies ? W_place : copied ? W_copy : W_transpose;
-	s->next = !tuning->still && !d.p.matrix && (lies || t->machine->apart);
-	s->b_ahead = !s->next ? 0 : lies ? AHEAD : t->machine->ahead;
+	choose_b(&d);
 	update(&d);
-
-	s->gang = choose_gang(&d);
-	s->kept = keeps_strips(&d);
-	if (s->kept)
-		s->group = d.p.strips;
-	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
-	s->a_shared = !rows && !s->kept && is_shared(&d, 0, (Packing)s->a, d.p.across);
-	// A gang packs b once for all of its rows.
-	int64_t groups = s->gang > 1 ? d.p.down / 2 : d.p.down;
-	s->b_shared = !d.p.squares.summed && !s->kept && is_shared(&d, 1, (Packing)s->b, groups);
+	choose_sharing(&d);
 	update(&d);
-	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
-	if (next && !d.p.matrix && s->panels > 1 && s->order == N_strips && !tuning->still)
-		s->a_ahead =
-		    ceil_div(s->a_shared && s->a == W_copy ? d.p.a_step : s->height, s->panels);
-	update(&d);
-
-	bool used[] = {s->a_shared, s->b_shared};
-	for (int o = 0; o < COUNT(used); o++)
-		if (used[o])
-			s->before += d.p.shared[o].batches * d.p.blocks * d.p.shared[o].pieces;
-	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across * MAX(1, s->parts);
-	s->after = s->parts > 1 ? d.p.strips : s->reduce.count ? d.p.panels : 0;
-	s->work = d.p.partials + s->reduce.count * d.p.down * partial_line(d.p.n) * PARTIAL;
-	s->local = d.p.local;
+	count_workers(&d);
 }

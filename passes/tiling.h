@@ -21,7 +21,7 @@ typedef struct Scheduler {
 	Refs members;         // the values that the kernel computes, ascending
 	bool *seen;           // by Ref
 	int *level;           // by Ref: 1 + reductions before it, of reductions themselves included
-	uint32_t *needs; // by Ref: bit d: reductions on d others need it; bit `depth`: the outs do
+	uint32_t *needs; // by Ref: bit d: reductions on d others need it; bit `depth`: outputs do
 	int depth;       // reductions one after the other
 } Scheduler;
 

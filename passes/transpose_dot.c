@@ -15,8 +15,7 @@
 typedef struct Lift {
 	const Graph *from;
 	const Ref *now; // by Ref of `from`
-	int *
-	    permuted; // by Ref: how many of its slices are read only by a permute, the same for all
+	int *permuted;  // by Ref: slices that one permute alone reads, the same for all
 	const int *uses;
 } Lift;
 
@@ -107,7 +106,7 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	const Val *v = val(t->from, r);
 	*path = (Path){.shape = v->shape};
 	for (bool reshaped = false; t->uses[r] == 1; v = val(t->from, r)) {
-		int operand = 0, wide = 0; // the last operand that is no scalar; how many there are
+		int operand = 0, wide = 0; // the last operand but scalars; how many there are
 		if (v->op == O_dot) {
 			path->dot = r;
 			return true;

@@ -1,5 +1,5 @@
 // tuning.c: schedules a product or attention as it was measured to run best.
-// A key names all that a choice depends on: sizes, types and the usual schedule, which tells how
+// A key names all that a choice depends on: sizes, types and the usual schedule, which shows how
 // the operands lie. Invariant: a choice never changes a result. A schedule with sums in another
 // order than the usual one is not taken.
 #include "tiling.h"

@@ -1,7 +1,7 @@
 // verify.c: verifies that no kernel reads stale memory, by tracking which value owns which bytes.
-// Fails if a kernel would read bytes that another value has overwritten, if the outs of a kernel or
-// its work area overlap, if a store or output is missing, if a kernel has no loop shape, or if its
-// schedule does not compute it. Plans read from text are verified; tests verify all others.
+// Fails if a kernel would read bytes that another value has overwritten, if the outputs of a kernel
+// or its work area overlap, if a store or output is missing, if a kernel has no loop shape, or if
+// its schedule does not compute it. Plans read from text are verified; tests verify all others.
 #include "index.h"
 #include "passes.h"
 
@@ -47,8 +47,8 @@ static void want_value(const Memory *m, Location at, Ref v, const char *who, int
 	fail(m->plan->name, "%s %d: expected %%%u in its place, found another value", who, k, v);
 }
 
-// The outs of a kernel lie apart, and on a value that it reads only as a whole, at the same index.
-// Where it works nothing may lie that it reads or writes.
+// The outputs of a kernel do not overlap each other. One may overlap a value that the kernel reads
+// only if it is the same memory, read at the same index. Its work area overlaps neither.
 static void check_places(const Plan *p, int k, const Reads *reads)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -145,11 +145,11 @@ static void check_tile(const Contents *c)
 	    s->strips < 1 || s->panels < 1 || s->group < 1)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	if (s->a == W_patch && (s->run < 1 || s->height % s->run))
-		fail(p->name, "kernel %d: a strip is no lines of windows", k);
+		fail(p->name, "kernel %d: a strip is not lines of windows", k);
 	Inside inside = {is_computed, c};
 	DotSizes z = dot_sizes(c->arena, p->graph, &inside, kern, m);
 	if (s->a == W_patch && !z.patch.elements)
-		fail(p->name, "kernel %d: its rows are no windows", k);
+		fail(p->name, "kernel %d: its rows are not windows", k);
 	bool summed = z.squares.summed;
 	if (s->a == W_winograd &&
 	    (!z.squares.all || z.bytes != 4 || s->b != W_copy || s->a_shared ||
@@ -370,7 +370,7 @@ static void check_schedule(const Contents *c)
 	Inside inside = {is_computed, c};
 	if (s->turned && (kern->kind != L_map || s->partition != P_rows || s->units < 1 ||
 	                  !find_turn(c->arena, p->graph, &inside, kern->out[0], &turn)))
-		fail(p->name, "kernel %d: it is no copy that turns a value", k);
+		fail(p->name, "kernel %d: it is not a copy that turns a value", k);
 	if (s->team && (s->partition != P_rows || s->team != p->machine->warp || s->rows < 2 ||
 	                kern->kind == L_map))
 		fail(p->name, "kernel %d: no threads share a row", k);

@@ -100,8 +100,8 @@ int64_t amos_lay_out(struct amos *m, char *memory, struct amos_apart *, int64_t 
 void amos_fill(struct amos *m, const struct amos_setup *);
 void amos_list_slots(struct amos *); // api.c: lists the slots by kind in amos.slots
 
-// The best variant of a model for this CPU, and whether it runs there: features.c. In the core
-// alone: the model itself.
+// features.c: returns the best variant of a model for this CPU. In the core alone: the model
+// itself.
 const struct amos_model *amos_best(const struct amos_model *);
 // Fails if this CPU lacks a feature that the code uses.
 int amos_check_cpu(const struct amos_model *);

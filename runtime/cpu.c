@@ -160,12 +160,12 @@ static int check_room(const struct amos *m, const struct amos_apart *apart)
 	// --memory does not count a second set of buffers.
 	int64_t percent = 100 * (room - kept) / (needed - kept), limit = room - apart->batch.bytes;
 	bool large = limit >= 64 << 20;
-	char cure[128] = "use a device with more memory";
+	char help[128] = "use a device with more memory";
 	if (percent > 0)
-		snprintf(cure, sizeof cure,
+		snprintf(help, sizeof help,
 		         "give a smaller --batch, at most %" PRId64 " %% of this one", percent);
 	if (limit > kept && amos_find_entry(model, "train"))
-		snprintf(cure + strlen(cure), sizeof cure - strlen(cure),
+		snprintf(help + strlen(help), sizeof help - strlen(help),
 		         ", or --memory %" PRId64 "%c", limit >> (large ? 20 : 10),
 		         large ? 'M' : 'K');
 	return amos_fail(AMOS_MACHINE,
@@ -173,7 +173,7 @@ static int check_room(const struct amos *m, const struct amos_apart *apart)
 	                 "state and gradients take %.1f MB, scratch and batch %.1f MB" HELP "%s",
 	                 model->name, (double)needed / 1e6, amos_device_name(m->device),
 	                 (double)room / 1e6, amos_device_room_word(m->device), (double)kept / 1e6,
-	                 (double)(needed - kept) / 1e6, cure);
+	                 (double)(needed - kept) / 1e6, help);
 }
 
 // Gives the instance, which is only counted so far, memory on its device: what lies apart.

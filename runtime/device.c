@@ -205,7 +205,7 @@ static int set_up(struct amos_device *d)
 	return status ? status : find_code(d);
 }
 
-// Opens the device of one variant. *other: it, or its driver, is none that runs the code.
+// Opens the device of one variant. *other: it, or its driver, cannot run the code.
 static int open_variant(const struct amos_model *model, struct amos_device **to, bool *other)
 {
 	const struct amos_driver *driver = driver_named(model->device);

@@ -12,9 +12,9 @@ enum amos_sharing {  // of memory, which host and device address alike
 enum { AMOS_MARKS = 2 }; // of a device
 
 // Functions that return int return AMOS_DONE, or AMOS_MACHINE with the driver's words. `device`:
-// what open() gave. Launches and downloads run in order, after the call returns, and uploads beside
-// them, in their own order; what they use stays allocated until they are done, or is released,
-// which waits for that.
+// what open() gave. Launches and downloads run in order, after the call returns, and uploads at the
+// same time, in their own order. What they use stays allocated until they are done; release() waits
+// for them.
 struct amos_driver {
 	const char *name; // as amos_model.device
 	// Opens the best device of this machine. Fails if there is none, and says what is missing.
@@ -63,8 +63,8 @@ struct amos_driver {
 	// them; graph NULL: drops them.
 	int (*record)(void *device);
 	int (*keep)(void *device, void **graph);
-	int (*replay)(void *device,
-	              void *graph); // as its launches would; not before the last is done
+	// Runs the graph as its launches would run, when the last run of it is done.
+	int (*replay)(void *device, void *graph);
 	void (*forget)(void *device, void *graph); // when it does not run
 	// Returns what a device lacks for that, to users; NULL: nothing.
 	const char *(*lacks_graphs)(void *device);

@@ -23,7 +23,7 @@ bool amos_in_range(const struct amos_slot *, double x);
 // Writes the type and shape, such as f32[2,?], to `to` and returns `to`; negative dimensions print
 // as "?".
 const char *amos_shape_text(char *to, size_t room, int type, int rank, const int64_t *dim);
-int64_t amos_elements(int rank,
-                      const int64_t *dim); // number of elements; -1: negative dimension or too many
+// Returns the number of elements; -1: a dimension is negative, or there are too many.
+int64_t amos_elements(int rank, const int64_t *dim);
 
 #endif

@@ -378,7 +378,7 @@ static int check_floats(const struct opencl *d, const uint32_t *word, int64_t wo
 	return AMOS_DONE;
 }
 
-// The compiler's log is several lines; the first that speaks of an error says why.
+// The compiler's log is several lines; the first that mentions an error says why.
 static int build_failed(const struct opencl *d, int32_t error)
 {
 	size_t bytes = 0;

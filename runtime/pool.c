@@ -5,7 +5,7 @@
 // Each thread has a range of the workers, the same part of every launch: what a launch reads again,
 // such as a weight in a loop, is still in the thread's own cache. When its range is done, a thread
 // helps with those of others. It claims a share of what is left of a range, so shares shrink
-// towards the end and all threads end at about the same time. Of workers that gain from one call, a
+// toward the end and all threads end at about the same time. Of workers that gain from one call, a
 // thread claims most of its own range at once, and leaves the rest for whoever comes first, unless
 // that would cost more. A thread that waits, for a launch or for its end, spins at first, since the
 // wait is often short, and then sleeps: a spinning thread takes a core from other processes, or

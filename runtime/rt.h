@@ -20,7 +20,7 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
 // limit).
 bool amos_attachable(int to_type, int from_type, int64_t limit);
 
-// ---- array.c: bytes of files, arrays --------------------------------------------------
+// ---- array.c, inflate.c: bytes of files, arrays ----------------------------------------
 
 // Makes room for `count` items of `item` bytes, or twice as many, at *at; false: out of memory.
 bool amos_grow(void **at, size_t *room, size_t count, size_t item);
@@ -28,7 +28,7 @@ bool amos_grow(void **at, size_t *room, size_t count, size_t item);
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
 // The same for an open file, which it closes; -1: see errno.
 int amos_blob_take(int file, const char *path, bool compressed, struct amos_blob *);
-// inflate.c. Reads all of a compressed file and closes it; the caller frees the blob.
+// Reads all of a compressed file and closes it; the caller frees the blob.
 int amos_gunzip(int file, const char *path, struct amos_blob *);
 // Decompresses the `count` bytes at `from`, of a zip file, to exactly the bytes of the blob.
 int amos_inflate(struct amos_blob *, const void *from, uint64_t count, const char *where);
@@ -46,7 +46,7 @@ char *amos_escaped(const char *text, bool exact);
 // Copies the elements, with their bytes reversed if `swap`, from column-major order if `fortran`.
 int amos_array_reorder(struct amos_array *, const char *where, bool swap, bool fortran);
 
-// ---- npy.c, npz.c, table.c, safetensors.c: file formats; format.c: selects one --------
+// ---- npy.c, npz.c, table.c, jsonl.c, safetensors.c: file formats; format.c: selects one -
 
 struct amos_format { // a row of formats.def
 	const char *npy, *safetensors;
@@ -60,8 +60,8 @@ struct amos_arrays {
 	struct amos_array *at;
 	bool counting; // csv: the first line, read as numbers, is 0,1,2, ..., perhaps names
 };
-// Appends an array without elements. Its name, `length` bytes at `name` (NULL: none), is escaped as
-// in models. NULL: out of memory; amos_error() names `path`.
+// array.c: appends an array without elements. Its name, `length` bytes at `name` (NULL: none), is
+// escaped as in models. NULL: out of memory; amos_error() names `path`.
 struct amos_array *amos_arrays_add(struct amos_arrays *, const char *path, const char *name,
                                    size_t length);
 // Reads the arrays of a source (all but wrappers and text:): one, or all in FILE.npz or
@@ -224,17 +224,18 @@ struct amos_figure {
 };
 int amos_log_open(struct amos_log *, const char *dir, int64_t step, const struct amos_options *);
 int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
-int amos_log_sync(struct amos_log *); // also syncs to the disk
-int amos_log_close(struct amos_log *,
-                   int status); // returns `status`, or the status of the last flush
+int amos_log_sync(struct amos_log *);              // also syncs to the disk
+int amos_log_close(struct amos_log *, int status); // returns `status`, or that of the last flush
 void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, double rate,
                    const char *unit, double left, bool last);
 void amos_say(struct amos_log *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int amos_command_found(const char *dir,
-                       bool *found); // sets *found if the directory has a command.json
+
+// ---- command.c: command.json, the command line of a run --------------------------------
+
+int amos_command_found(const char *dir, bool *found); // sets *found if the directory has one
 int amos_command_keep(const char *dir, const struct amos_model *, const struct amos_options *);
 
-// ---- evaluate.c, train.c --------------------------------------------------------------
+// ---- evaluate.c, train.c, signals.c, constant.c: the training loop ---------------------
 
 // Adds the entry's output of that name, itself a mean over as many elements as output "count:NAME"
 // says, else over `samples`; does nothing if there is none.
@@ -252,8 +253,9 @@ int amos_train_as(struct amos *, struct amos_data *, const struct amos_options *
 void amos_catch_interrupts(void);
 void amos_release_interrupts(void);
 bool amos_stopping(void); // true if a signal requested a stop
-// Computes the best constant prediction for the evaluated samples: the labels' frequencies, or the
-// targets' means. All NAN if the model does not name its labels or there are too few.
+// constant.c: computes the best constant prediction for the evaluated samples: the labels'
+// frequencies, or the targets' means. All NAN if the model does not name its labels or there are
+// too few.
 int amos_constant(struct amos *, const struct amos_data *, struct amos_constant *);
 
 // ---- finite.c: why the first loss is not finite ----------------------------------------
@@ -284,7 +286,7 @@ int amos_folder_check(const char *dir);
 // even if the call fails.
 int amos_folder_open(const char *dir, const struct amos_options *, int *folder);
 
-// ---- source.c: sources of --data ------------------------------------------------------
+// ---- source.c, windows.c: sources of --data --------------------------------------------
 
 struct amos_opened { // one array of a file
 	char *text;  // as typed
@@ -350,11 +352,11 @@ int64_t amos_data_row(const struct amos_data *, int64_t run, int64_t row);
 // its axis 0 does not count samples; if all arrays have their input's shape, they form one batch.
 bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,
                       const int64_t *dim, const struct amos_array *);
-// Returns the number of samples that evaluation omits: those after the last batch, too few for any
-// entry.
 // Returns what follows a number of samples: "sample", "samples", or of a stream, "window",
 // "windows".
 const char *amos_unit(const struct amos_data *, int64_t n);
+// Returns the number of samples that evaluation omits: those after the last batch, too few for any
+// entry.
 int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
 // Appends formatted text to *text, which is allocated. If memory runs out, *text is freed and NULL
 // from then on: an open_memstream() would lose a part of the text without an error.

@@ -93,7 +93,7 @@ struct amos_command_line {
 // AMOS_USAGE.
 void amos_parse(const struct amos_command_line *, int argc, char **argv);
 
-// ---- cpu.c: instances on memory and threads of this process; see core.h --------------------
+// ---- cpu.c, device.c, give_back.c, pool.c: instances in this process; see core.h -----------
 
 // Opens a compiled model: allocates its memory and fills every slot but the inputs from
 // amos_slot.init, else from init(context, slot) (row major, of the slot's type; NULL: zeros).
@@ -202,7 +202,7 @@ int64_t amos_data_eval_samples(const struct amos_data *);
 // Writes the vocabulary of each text source that has one to DIR/NAME.vocab.
 int amos_data_write_vocab(const struct amos_data *, const char *dir);
 
-// ---- array.c, npz.c: arrays in files --------------------------------------------------
+// ---- array.c, npz.c, format.c: arrays in files -----------------------------------------
 
 struct amos_blob { // bytes of a file, mapped, or read if a pipe or compressed
 	unsigned char *at;
@@ -250,7 +250,7 @@ void amos_checkpoint_close(struct amos_checkpoint *); // NULL is allowed
 // made it. AMOS_INPUT: names the first slot that does not match.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
 
-// ---- train.c, evaluate.c, constant.c, folder.c, log.c: the loop, the run directory -------
+// ---- train.c, evaluate.c, constant.c, folder.c, command.c, log.c: the loop, the run directory
 
 struct amos_constant { // a prediction independent of the sample; NAN: unknown
 	double loss, accuracy;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns an element of a list of integers; -1: it is none.
+// Returns an element of a list of integers; -1: it is not an integer.
 static json_int_t integer_at(const json_t *list, size_t i)
 {
 	const json_t *x = json_array_get(list, i);

@@ -268,7 +268,7 @@ static bool is_named(const char *name, const char *text, int64_t count)
 }
 
 // Finds the record of this name at or after *at, or from the first on, since most have the order of
-// the model, and moves *at behind it; false: there is none.
+// the model, and moves *at past it; false: there is none.
 static bool find(const struct amos_image *c, const char *name, int64_t *at, struct amos_record *to)
 {
 	for (int64_t i = 0; i < c->count; i++) {

@@ -19,9 +19,9 @@ struct training {
 	struct amos *m;
 	struct amos_data *data;
 	const struct amos_options *options;
-	const struct amos_entry *entry,
-	    *gather;           // gather: NULL, or the entry for batches without an update
-	int64_t loss;          // loss output of both; -1: none
+	const struct amos_entry *entry;
+	const struct amos_entry *gather; // for batches without an update, or NULL
+	int64_t loss;                    // loss output of both; -1: none
 	int64_t scale, skips;  // outputs of `entry`: the loss scale of f16, and 1 if it skipped
 	                       // the step; -1: none
 	int64_t skipped;       // steps since the last line of the log

@@ -88,7 +88,8 @@ void add_loss(Arena *arena, Graph *g, Ref out)
 Graph *case_value(Arena *arena, const char *line, Array *slot)
 {
 	Graph *g = case_graph(arena, line, slot);
-	add_out(g, "out", book_eval(g, line, strstr(line, " = ") + 3, look_slot, g));
+	const Expr *e = parse_text(arena, line, strstr(line, " = ") + 3);
+	add_out(g, "out", eval_expr(g, line, e, look_slot, g));
 	return g;
 }
 

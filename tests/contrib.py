@@ -142,7 +142,7 @@ def by_runtime(domain, op, version, operands, attributes, results):
     graph = helper.make_graph([node], 'g', inputs, [out], constants)
     sets = [helper.make_opsetid('', 17 if domain else version), helper.make_opsetid('com.microsoft', 1)]
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # of what is quantised as it comes, each thread takes a range of its own
+    options.intra_op_num_threads = 1  # of what is quantized as it comes, each thread takes a range of its own
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString()
     given = {n: x for n, x in operands if n and n[0] != '$'}

@@ -67,11 +67,11 @@ static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
 {
 	double n = (double)val(g, x)->shape.dim[1];
 	Ref mean = put2(g, O_mul, FOLD(g, O_sum, x, 1), put_num(g, E_f32, 1 / n));
-	Ref centred = put2(g, O_sub, x, mean);
-	Ref variance = put2(g, O_mul, FOLD(g, O_sum, put2(g, O_mul, centred, centred), 1),
+	Ref centered = put2(g, O_sub, x, mean);
+	Ref variance = put2(g, O_mul, FOLD(g, O_sum, put2(g, O_mul, centered, centered), 1),
 	                    put_num(g, E_f32, 1 / n));
 	Ref scale = put1(g, O_rsqrt, put2(g, O_add, variance, put_num(g, E_f32, 1e-5)));
-	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centred, scale), gain), bias);
+	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centered, scale), gain), bias);
 }
 
 // Statistics of channels, as the file has them before the spatial axes: a kernel of the mean, and
@@ -82,10 +82,10 @@ static void test_channels(Arena *arena)
 	const int64_t first[] = {0, 3, 1, 2}, last[] = {0, 2, 3, 1};
 	Ref x = put_permute(g, INPUT(g, "x", 32, 16, 16, 64), first);
 	Ref n = put_num(g, E_f32, 1.0 / (32 * 16 * 16));
-	Ref centred = put2(g, O_sub, x, put2(g, O_mul, FOLD(g, O_sum, x, 0, 2, 3), n));
-	Ref variance = FOLD(g, O_sum, put2(g, O_mul, centred, centred), 0, 2, 3);
+	Ref centered = put2(g, O_sub, x, put2(g, O_mul, FOLD(g, O_sum, x, 0, 2, 3), n));
+	Ref variance = FOLD(g, O_sum, put2(g, O_mul, centered, centered), 0, 2, 3);
 	variance = put2(g, O_add, put2(g, O_mul, variance, n), put_num(g, E_f32, 1e-5));
-	Ref y = put2(g, O_mul, centred, put1(g, O_rsqrt, variance));
+	Ref y = put2(g, O_mul, centered, put1(g, O_rsqrt, variance));
 	add_out(g, "y", put_permute(g, y, last));
 	expect(arena, layout_pass(arena, g), "channels", "cc");
 }

@@ -20,7 +20,7 @@
 // every value changes. If that exceeds `most` of the largest element, the output is meaningless.
 typedef struct Precision {
 	const char *name;
-	double tolerance, disturbance, times, cancelled, most;
+	double tolerance, disturbance, times, canceled, most;
 } Precision;
 
 static const Precision narrow = {"f32", 2e-3, 4e-6, 4, 1e-6, 0.05}, // some 60 roundings
@@ -103,7 +103,7 @@ static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const 
 	for (int k = 0; k < n; k++)
 		largest = fmax(largest, size[k]);
 	for (int k = 0; k < n && outcome != DIFFERS; k++) {
-		if (error[k] <= fmax(p->tolerance * size[k], p->cancelled * largest))
+		if (error[k] <= fmax(p->tolerance * size[k], p->canceled * largest))
 			continue;
 		if (!disturbed)
 			disturbed = rounding_errors(f->arena, g, slot, p->disturbance);

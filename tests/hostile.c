@@ -280,24 +280,23 @@ static Wire dims_nibbles(void)
 	return dims(1, &(int64_t){INT64_C(1) << 61}, 22);
 }
 
-static Wire input_sizes(void)
+static Wire square_input(int64_t size)
 {
 	Wire g = {0}, w = {0};
-	int64_t size[] = {INT64_C(1) << 40, INT64_C(1) << 40};
-	add_message(&g, 11, declared("x", FLOAT, 2, size));
+	add_message(&g, 11, declared("x", FLOAT, 2, (int64_t[]){size, size}));
 	add_message(&g, 12, declared("y", FLOAT, -1, NULL));
 	add_message(&g, 1, node("Relu", "x", "y", none()));
 	return model_with(g, w);
 }
 
+static Wire input_sizes(void)
+{
+	return square_input(INT64_C(1) << 40);
+}
+
 static Wire input_large(void)
 {
-	Wire g = {0}, w = {0};
-	int64_t size[] = {INT64_C(1) << 20, INT64_C(1) << 20};
-	add_message(&g, 11, declared("x", FLOAT, 2, size));
-	add_message(&g, 12, declared("y", FLOAT, -1, NULL));
-	add_message(&g, 1, node("Relu", "x", "y", none()));
-	return model_with(g, w);
+	return square_input(INT64_C(1) << 20);
 }
 
 // Wraps `inner` in these fields, innermost first, `times` times.

@@ -297,7 +297,7 @@ static void dot(const char *path, int value)
 	write_gray(path, 1, 1, BYTES((unsigned char)value));
 }
 
-static void folders(void)
+static void make_folders(void)
 {
 	mkdir("dots", 0777);
 	mkdir("dots/b", 0777);
@@ -317,6 +317,10 @@ static void folders(void)
 	dot("dots/.hidden/1.png", 9);
 	write_file("dots/a/notes.txt", "a", 1);
 	write_file("dots/list.csv", "a", 1);
+}
+
+static void classes_of_folders(void)
+{
 	declare(0, "x", E_u8, 0, 3, 7, 1, 1);
 	declare(1, "y", E_i64, 3, 1, 7);
 	struct amos_options options =
@@ -336,10 +340,12 @@ static void folders(void)
 		          later == (strstr(data->note, "batch by batch") != NULL),
 		      "%s", data->note);
 	}
-	// The same batches, whenever the images are decoded.
+}
+
+// The same batches, whenever the images are decoded.
+static void batches_of_folders(const struct amos_options options)
+{
 	unsigned char first[2][7];
-	options = options_of("data", "x=images:dots", "data", "y=classes(images:dots)", "seed", "3",
-	                     "threads", "3", NULL);
 	for (int later = 0; later < 2; later++) {
 		decoded = later ? 0 : 1 << 30;
 		CHECK(!attach_options(options) && !amos_data_train(data, m, 1), "%s", amos_error());
@@ -350,7 +356,10 @@ static void folders(void)
 	}
 	CHECK(!memcmp(first[0], first[1], 7), "batches differ");
 	decoded = 1 << 30;
+}
 
+static void faults_of_folders(const struct amos_options options)
+{
 	mkdir("dots/d", 0777);
 	CHECK(attach_options(options) == AMOS_INPUT &&
 	          strstr(amos_error(), "dots/d: no .png, .jpg or .jpeg"),
@@ -368,6 +377,17 @@ static void folders(void)
 	rejected("images:/dev/null", "/dev/null", "not a regular file");
 	mkdir("empty", 0777);
 	rejected("images:empty", "no .png, .jpg or .jpeg files in the directory", "empty");
+}
+
+static void folders(void)
+{
+	make_folders();
+	classes_of_folders();
+	struct amos_options options =
+	    options_of("data", "x=images:dots", "data", "y=classes(images:dots)", "seed", "3",
+	               "threads", "3", NULL);
+	batches_of_folders(options);
+	faults_of_folders(options);
 }
 
 // Classes are numbered in order of name, and the note lists the first of many.

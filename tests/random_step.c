@@ -91,7 +91,9 @@ static Ref put_expression(Maker *m, Ref x)
 	m->y = strchr(expression, 'y') ? partner(m, m->x) : 0;
 	m->z = strchr(expression, 'z') ? condition(m, m->x) : 0;
 	int rank = shape_at(m, m->x)->rank;
-	return book_eval(m->made.g, m->made.g->name, filled(m, expression, rank), look, m);
+	Graph *g = m->made.g;
+	const Expr *e = parse_text(g->arena, g->name, filled(m, expression, rank));
+	return eval_expr(g, g->name, e, look, m);
 }
 
 // ---- maps, reductions, composites, leaves: any row of the table -----------------------
@@ -593,8 +595,8 @@ static Ref put_recurrence(Maker *m, Ref x)
 	body_slot(body, "h", value(m, h), entry);
 	body_slot(body, "e", value(m, x), entry);
 	body_slot(body, "w", value(m, w), entry);
-	Ref next =
-	    book_eval(body, "turn", recurrences[draw(m, COUNT(recurrences))], look_slot, body);
+	const char *text = recurrences[draw(m, COUNT(recurrences))];
+	Ref next = eval_expr(body, "turn", parse_text(g->arena, "turn", text), look_slot, body);
 	add_out(body, "h", next);
 	add_out(body, "seen", draw(m, 2) ? next : put1(body, O_neg, put_slot(body, 0)));
 	LoopInfo cycle = {body, s.dim[0], 1, 1, 1, 1, draw(m, 2), false};

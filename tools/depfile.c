@@ -14,8 +14,8 @@ static const char *escaped(Arena *arena, const char *path)
 			fail(path, "a rule of make cannot name a file with a line break" HELP
 			           "rename the file");
 		size_t slashes = strspn(c, "\\");
-		bool last =
-		    slashes && strchr(" \t", c[slashes]); // double before a blank or the end
+		// Backslashes before a blank or the end are doubled.
+		bool last = slashes && strchr(" \t", c[slashes]);
 		const char *before = *c == '$' ? "$" : last || strchr(" \t#:", *c) ? "\\" : "";
 		say(&text, "%s%c", before, *c);
 	}
@@ -23,7 +23,7 @@ static const char *escaped(Arena *arena, const char *path)
 }
 
 // Returns the path, absolute if `out` is: the rule may be read in another directory then.
-static const char *path_beside(Arena *arena, const char *path, const char *out)
+static const char *path_next_to(Arena *arena, const char *path, const char *out)
 {
 	char *here = *out == '/' && *path != '/' ? getcwd(NULL, 0) : NULL;
 	if (here)
@@ -48,7 +48,7 @@ void write_depfile(const Session *session, const char *out)
 	Arena *arena = session->arena;
 	VEC(const char *) inputs = {0};
 	while ((input = amos_input_path((size_t)inputs.count)))
-		PUSH(arena, inputs, path_beside(arena, input, out));
+		PUSH(arena, inputs, path_next_to(arena, input, out));
 	if (inputs.count) // none if the model is standard input
 		qsort(inputs.at, (size_t)inputs.count, sizeof *inputs.at, by_name);
 	Text rule = {.arena = arena};

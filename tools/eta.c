@@ -48,10 +48,10 @@ void verb_eta(Session *session)
 		return;
 	}
 	bool compared = diff || target;
-	Report report = (compared ? whole_report : make_report)(session, session->path);
+	Report report = (compared ? full_report : make_report)(session, session->path);
 	const char *wanted = choice(session, OPT_format, "text");
 	if (diff) {
-		Report other = whole_report(session, session->other);
+		Report other = full_report(session, session->other);
 		int count = print_differences(session, &report, &other);
 		if (count)
 			fail(NULL, "%d %s", count,
@@ -59,7 +59,7 @@ void verb_eta(Session *session)
 	} else if (target && is_policy(target)) {
 		Report base;
 		if (base_path)
-			base = whole_report(session, base_path);
+			base = full_report(session, base_path);
 		print_policy(session,
 		             make_policy(session, target, &report, base_path ? &base : NULL));
 	} else if (target) {

@@ -43,7 +43,7 @@ void verb_export(Session *session)
 			continue;
 		if (slot < 0)
 			fail(path,
-			     "'%s' is no parameter of the model" HELP
+			     "'%s' is not a parameter of the model" HELP
 			     "give the model that was trained",
 			     array->name);
 		const Slot *s = &g->slots.at[slot];

@@ -15,8 +15,7 @@ static const char ends[] = "0 success; 1 invalid model or data, or an option tha
 // h help; `letter` and `argument` are templates for l and a.
 typedef struct Form {
 	const char *name;
-	const char *text,
-	    *cell; // letters to be escaped in text, and in a cell of a table
+	const char *text, *cell; // letters that are escaped in text, and in a cell of a table
 	const char *overview, *verb, *page, *option, *letter, *argument;
 	const char *passes, *pass; // n name, s summary, t what it takes, g what it gives
 } Form;

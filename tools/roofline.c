@@ -224,8 +224,8 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
 	const Sched *sched = kern->sched;
-	double full = 0, rows = 0,
-	       work = work_bytes(s, sched); // outputs of the full shape; of rows
+	double full = 0, rows = 0; // bytes of outputs of the full shape; of rows
+	double work = work_bytes(s, sched);
 	for (int o = 0; o < kern->nout; o++)
 		*(is_reduced_out(s->plan->graph, kern, o) ? &rows : &full) +=
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));

@@ -432,11 +432,11 @@ void check_widths(Session *session)
 		bad_usage(session, "--check needs --base: the same network in another width");
 	c.paths[c.models++] = model;
 	find_outputs(&c);
-	Report base = whole_report(session, c.paths[0]);
-	Report last = whole_report(session, model);
+	Report base = full_report(session, c.paths[0]);
+	Report last = full_report(session, model);
 	c.widest = make_policy(session, "mup", &last, &base);
 	for (int i = 0; i < c.models; i++) {
-		Report report = whole_report(session, c.paths[i]);
+		Report report = full_report(session, c.paths[i]);
 		measure_width(&c, i, make_policy(session, "mup", &report, &base));
 		if (i && c.widths[i] <= c.widths[i - 1])
 			fail(c.paths[i],

@@ -289,9 +289,8 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 		equal = at_position(g, v, idx);
 		if (equal)
 			return equal;
-		for (int k = 0; k < v->nin; k++) {
-			x[k] = at(g, v->in[k],
-			          idx); // scalars, or axes of size 1, which at() indexes by 0
+		for (int k = 0; k < v->nin; k++) { // at() indexes axes of size 1 by 0
+			x[k] = at(g, v->in[k], idx);
 			type[k] = val(g->graph, v->in[k])->type;
 		}
 		return apply(g, v, v->nin, x, type);

@@ -123,7 +123,7 @@ static void mark_forward(const Graph *g, Roles *roles)
 }
 
 // Finds the parameters that are updated by each value: 1 + slot, MANY, or 0 for none. A value of
-// one element is no gradient, but a norm or a rate that all updates share.
+// one element is not a gradient, but a norm or a rate that all updates share.
 static void find_updated(const Graph *g, Roles *roles)
 {
 	for (int k = 0; k < g->stores.count; k++)

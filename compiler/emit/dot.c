@@ -263,7 +263,8 @@ int64_t last_steps(const Dot *d)
 	return d->p.chunk - (d->p.chunk_blocks - 1) * MIN(d->p.chunk, d->s->depth);
 }
 
-// True if a block of k, the last one of a chunk or another, is no multiple of the unrolled steps.
+// True if a block of k, the last one of a chunk or another, is not a multiple of the unrolled
+// steps.
 static bool has_rest(const Dot *d)
 {
 	bool odd = d->s->a == W_patch && d->p.line % d->p.fold;
@@ -292,65 +293,79 @@ static int64_t line_bytes(const Dot *d, int o, int64_t elements)
 	return type == packed && d->p.line % d->p.fold == 0 ? elements * elems[type].bytes : 0;
 }
 
+// Returns the tile of the schedule, for operands with these strides.
+static Tile tile_of(const Dot *d, const Stride *a, const Stride *b)
+{
+	const Sched *s = d->s;
+	const DotSizes *p = &d->p;
+	Tile t = {.type = d->v->type,
+	          .bytes = (int)p->bytes,
+	          .lanes = p->lanes,
+	          .rows = (int)s->height,
+	          .vectors = (int)s->vectors,
+	          .unroll = (int)s->unroll,
+	          .rest = !p->matrix && has_rest(d),
+	          .pairs = p->fold > 1,
+	          .dense = p->dense,
+	          .odd = (s->a == W_patch || (p->matrix && s->a == W_place)) && p->line % p->fold,
+	          .matrix = p->matrix,
+	          .tail = p->matrix ? (int)(last_steps(d) % p->matrix) : 0,
+	          .a_row = p->a_row,
+	          .run = s->run,
+	          .c_line = s->run ? p->sum_line : 0,
+	          .loops = 1,
+	          .loop = {{.a_step = p->a_step}},
+	          .b_step = s->b == W_place ? b->down
+	                    : p->matrix     ? p->lanes
+	                                    : p->width,
+	          .b_vector = p->matrix * p->lanes,
+	          .slices = p->slices,
+	          .a_slice = p->a_slice,
+	          .b_slice = p->b_slice,
+	          .c_row = p->squares.summed ? p->width : p->sum_row,
+	          .a_ahead = s->a == W_copy && !p->matrix ? (int)s->b_ahead : 0,
+	          .b_ahead = (int)s->b_ahead,
+	          .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,
+	          .soon_row = a->down};
+	if (s->a == W_place) {
+		t.a_row = a->down;
+		t.loop[0].a_step = a->along * p->fold;
+	} else if (s->a == W_patch) {
+		read_patch(&t, &p->patch);
+		if (t.a_row == 1 && !p->matrix) // rows are adjacent
+			t.a_ahead = (int)s->b_ahead;
+	} else if (s->a_shared) {
+		t.soon_row = p->a_row;
+	}
+	return t;
+}
+
+// Sets how packing reads the operands.
+static void set_lines(Dot *d, const Stride *a, const Stride *b)
+{
+	d->a_rows = a->fixed && a->down == 1;
+	d->b_rows = d->p.matrix ? is_contiguous(d, 1) : b->fixed && b->along == 1;
+	d->b_columns = d->s->b == W_transpose && b->fixed && b->down == 1;
+	d->line[0] = d->s->a == W_copy && d->a_rows ? line_bytes(d, 0, a->along) : 0;
+	d->line[1] = d->b_columns ? line_bytes(d, 1, b->along) : 0;
+	d->far[0] = a->along * d->p.bytes;
+	d->far[1] = (d->b_columns ? b->along : b->down) * d->p.bytes;
+}
+
 void emit_dot(Gen *g)
 {
 	const Kern *kern = g->kern;
-	Dot d = {.g = g, .s = kern->sched, .v = val(g->graph, kern->root)};
+	const Sched *s = kern->sched;
+	Dot d = {.g = g, .s = s, .v = val(g->graph, kern->root)};
 	d.p = dot_sizes(g->arena, g->graph, &g->computed, kern, g->target->machine);
 	d.in_batch = uniform_index(g, number(g, 0), d.p.batch, 1);
 	Stride a = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 0, &d.in_batch);
 	Stride b = operand_stride(g->vars, g->graph, &g->computed, d.v, &d.p, 1, &d.in_batch);
-	const Sched *s = d.s;
 	if (s->b == W_place && d.p.fold > 1)
 		lies_in_pairs(g->vars, g->graph, &g->computed, d.v, &d.p, &d.in_batch, &b);
-	d.tile = (Tile){.type = d.v->type,
-	                .bytes = (int)d.p.bytes,
-	                .lanes = d.p.lanes,
-	                .rows = (int)s->height,
-	                .vectors = (int)s->vectors,
-	                .unroll = (int)s->unroll,
-	                .rest = !d.p.matrix && has_rest(&d),
-	                .pairs = d.p.fold > 1,
-	                .dense = d.p.dense,
-	                .odd = (s->a == W_patch || (d.p.matrix && s->a == W_place)) &&
-	                       d.p.line % d.p.fold,
-	                .matrix = d.p.matrix,
-	                .tail = d.p.matrix ? (int)(last_steps(&d) % d.p.matrix) : 0,
-	                .a_row = d.p.a_row,
-	                .run = s->run,
-	                .c_line = s->run ? d.p.sum_line : 0,
-	                .loops = 1,
-	                .loop = {{.a_step = d.p.a_step}},
-	                .b_step = s->b == W_place ? b.down
-	                          : d.p.matrix    ? d.p.lanes
-	                                          : d.p.width,
-	                .b_vector = d.p.matrix * d.p.lanes,
-	                .slices = d.p.slices,
-	                .a_slice = d.p.a_slice,
-	                .b_slice = d.p.b_slice,
-	                .c_row = d.p.squares.summed ? d.p.width : d.p.sum_row,
-	                .a_ahead = s->a == W_copy && !d.p.matrix ? (int)s->b_ahead : 0,
-	                .b_ahead = (int)s->b_ahead,
-	                .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,
-	                .soon_row = a.down};
+	d.tile = tile_of(&d, &a, &b);
 	d.tall = tall_strips(&d);
-	if (s->a == W_place) {
-		d.tile.a_row = a.down;
-		d.tile.loop[0].a_step = a.along * d.p.fold;
-	} else if (s->a == W_patch) {
-		read_patch(&d.tile, &d.p.patch);
-		if (d.tile.a_row == 1 && !d.p.matrix) // rows are adjacent
-			d.tile.a_ahead = (int)s->b_ahead;
-	} else if (s->a_shared) {
-		d.tile.soon_row = d.p.a_row;
-	}
-	d.a_rows = a.fixed && a.down == 1;
-	d.b_rows = d.p.matrix ? is_contiguous(&d, 1) : b.fixed && b.along == 1;
-	d.line[0] = s->a == W_copy && a.fixed && a.down == 1 ? line_bytes(&d, 0, a.along) : 0;
-	d.line[1] = s->b == W_transpose && b.fixed && b.down == 1 ? line_bytes(&d, 1, b.along) : 0;
-	d.b_columns = s->b == W_transpose && b.fixed && b.down == 1;
-	d.far[0] = a.along * d.p.bytes;
-	d.far[1] = (d.b_columns ? b.along : b.down) * d.p.bytes;
+	set_lines(&d, &a, &b);
 	d.parts = (Partials){.reduce = &s->reduce,
 	                     .keep = &s->keep,
 	                     .blocks = d.p.down,

@@ -19,9 +19,9 @@ typedef struct Batch { // what a module holds
 	int first, end; // numbers of kernels, or of tiles
 	enum {
 		B_kernels,
-		B_program,
+		B_program, // all kernels of a variant, with their tiles
 		B_tiles
-	} kind; // B_program: all of a variant, with their tiles
+	} kind;
 	bool tables;
 	TileCalls calls; // of tiles in other modules
 } Batch;

@@ -70,17 +70,17 @@ typedef struct Gen {
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body of a launch by the schedule.
-void emit_map(Gen *); // map, row and col: row.c
-void emit_row(Gen *);
-void emit_turn(Gen *); // map, by squares: turn.c
-void emit_dot(Gen *);
-void emit_thread_tile(Gen *); // dot, by blocks of threads
-void emit_attend(Gen *);
-void emit_scatter(Gen *); // and running sums
+void emit_map(Gen *), emit_row(Gen *); // row.c: maps; reductions of rows and columns
+void emit_turn(Gen *);                 // turn.c: maps by squares
+void emit_dot(Gen *);                  // dot.c: products on CPUs
+void emit_thread_tile(Gen *);          // thread_tile.c: products by blocks of threads
+void emit_attend(Gen *);               // attend.c
+void emit_scatter(Gen *);              // scatter.c: and running sums
 
 // ---- indices: index.c -----------------------------------------------------------------
 
-struct Code { // of a variable
+Value number(Gen *, int64_t); // i64
+struct Code {                 // of a variable
 	Level *level;
 	bool ready;   // else it is written when it is first needed
 	Value base;   // i64, the same in all lanes
@@ -128,7 +128,6 @@ Loop when_begin(Gen *, Value condition);
 void when_end(Gen *, Loop *);
 Level *level_go(Gen *, Level *to); // an outer level, or back; returns the current one
 
-Value number(Gen *, int64_t);         // i64
 Value variable(Gen *, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, Value variable);
 void set_variable(Gen *, Value variable, Value);
@@ -181,8 +180,8 @@ struct TargetOps {                              // the hooks of a target
 	// in a second call, the last perhaps with a mask; on a GPU, threads alternate, n = 1.
 	void (*lane_loop)(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *,
 	                  void *context);
-	Value (*reduce_lanes)(Gen *, Op, Elem,
-	                      Value); // across lanes or threads, which all get the result
+	// Reduces across lanes or threads, which all get the result.
+	Value (*reduce_lanes)(Gen *, Op, Elem, Value);
 	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
 	Loop (*single_begin)(Gen *); // outer is NULL: all threads run it
@@ -242,7 +241,7 @@ struct Target {
 	bool exact;         // only for CPUs without the features that its class excludes
 };
 
-// ---- values: at.c ---------------------------------------------------------------------
+// ---- values: at.c, reduce.c -----------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
 // The same of an index that may lie outside of r, where it is `fill`.
@@ -273,8 +272,9 @@ void store_kept(Gen *, const Bound *, const Index *idx); // of all that are kept
 uint64_t *element_cell(Gen *, Table *elements, Ref, const Index *idx);
 // Records that element idx of r is v, from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
-// Computes reductions (or dots) in one loop nest, and remembers them: reduce[k] at idx + k * RANK,
-// equal except for lanes. Their operands have one shape, and their axes are the same.
+// reduce.c: computes reductions (or dots) in one loop nest, and remembers them: reduce[k] at
+// idx + k * RANK, equal except for lanes. Their operands have one shape, and their axes are the
+// same.
 void reduce_values(Gen *, int n, const Ref *reduce, const Index *idx);
 
 // ---- random.c -------------------------------------------------------------------------
@@ -314,15 +314,16 @@ void partials_finish(Gen *, int n, const Index *unit, void *partials);
 void partials_hold(Gen *, Partials *, const Index *unit);
 void partials_release(Gen *, const Partials *, const Index *unit);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
-// On a GPU: divides the threads among so many columns, and starts their parts. Stores what they
-// have of the worker's part, at `column` of all. Gives each thread the full reductions of its
-// column. If all parts of the worker's columns, so many, are stored, does what partials_finish does
-// for them.
+// On a GPU: divides the threads among so many columns, and starts their parts.
 void partials_share(Gen *, Partials *, int64_t columns);
-void partials_clear(Gen *, const Partials *); // of the thread
+void partials_clear(Gen *, const Partials *); // starts the thread's parts again
 Value partials_memory(Gen *);                 // for `shared`, if the kernel has no other
+// Stores what the threads have of the worker's part, at `column` of all `columns`.
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
+// Gives each thread the full reductions of its column.
 void partials_total(Gen *, const Partials *, Value column, int64_t columns);
+// If the worker is the last of its group to have stored its parts, does what partials_finish() does
+// for its columns: `own` of them, or up to `wide` if that is less.
 void partials_join(Gen *, const Partials *, Value column, int64_t columns, int64_t own);
 
 // ---- values and their types: value.c --------------------------------------------------
@@ -353,7 +354,7 @@ Value lane_numbers(LLVMTypeRef, int width, int64_t first, int64_t step); // firs
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
 Value unary(Gen *, const char *name, Value); // an intrinsic of the operand's type
 
-// ---- primitives: scalar.c, cast.c, math.c ---------------------------------------------
+// ---- primitives: scalar.c, cast.c, math.c, rounding.c, payne_hanek.c -------------------
 
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
 Value reduce_start(Gen *, Op, Elem);                                        // the neutral element
@@ -410,9 +411,9 @@ void prefetch_line(Gen *, Value from, Prefetch); // TargetOps.prefetch of CPUs
 // A value as i64, as threads of a GPU share it, and back: target/gpu.c.
 Value gpu_bits(Gen *, Elem, Value), gpu_value(Gen *, Elem, Value bits);
 
-// ---- the register tile of a matrix product: tile.c ------------------------------------
+// ---- the register tile of a matrix product: tile.c, square.c --------------------------
 
-typedef enum SquareOf { // what a function does with lines in memory, square.c
+typedef enum SquareOf { // what a function does with lines in memory
 	S_none,
 	S_columns, // of b, contiguous along k: gives steps of k, with lanes along columns
 	S_rows,    // steps of a, contiguous along its rows: gives rows, with lanes along steps
@@ -462,7 +463,6 @@ struct Tile {
 // from line to line, from one to what is prefetched, from step to step, from slice to slice.
 Value tile_function(const Gen *, const Tile *);
 void write_vector_tile(const Gen *, const Tile *); // TargetOps.tile of vectors
-
 void write_square(const Gen *, const Tile *);
 
 struct TileCalls { // of a variant, that a module's kernels call
@@ -508,7 +508,7 @@ Location value_location(const Plan *, Ref); // of constants too
 Value location_address(Gen *, Ref);         // of a value in memory
 Value out_address(Gen *, int k);            // of output k
 Value work_memory(Gen *, int64_t offset);   // what all workers share
-LLVMTypeRef worker_type(Gen *);             // amos_worker of a CPU
+LLVMTypeRef worker_type(Gen *);             // amos_worker of a CPU; target/cpu.c
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
@@ -552,12 +552,17 @@ Value function_new(const Gen *, const char *name, LLVMTypeRef);
 // Begins a function with an open ground level.
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 const char *kernel_name(Arena *, int kernel, int launch);
+
+// ---- LLVM: target/target.c ------------------------------------------------------------
+
 void target_start(void); // initializes LLVM's targets, once per process
 LLVMTargetMachineRef target_generator(const Target *); // freed by the caller
 // `value`: of a text attribute; NULL: one of LLVM's own, without a value.
 LLVMAttributeRef attribute_new(LLVMContextRef, const char *name, const char *value);
 void add_attribute(Value function, const char *name, const char *value);
 void run_llvm(LLVMModuleRef, LLVMTargetMachineRef, const char *passes); // as opt(1) names them
+
+// ---- arithmetic of indices and addresses ----------------------------------------------
 
 static inline Value sum_of(Gen *g, Value a, Value b)
 {

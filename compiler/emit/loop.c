@@ -85,7 +85,6 @@ Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
 	return loop;
 }
 
-// head: counter < to ? body : exit, entered from the outer level's end.
 void loop_end_rolled(Gen *g, Loop *loop)
 {
 	static const char name[] = "llvm.loop.unroll.disable";
@@ -95,12 +94,13 @@ void loop_end_rolled(Gen *g, Loop *loop)
 	LLVMMetadataRef off = LLVMMDStringInContext2(g->context, name, strlen(name));
 	LLVMMetadataRef list[] = {own, LLVMMDNodeInContext2(g->context, &off, 1)};
 	LLVMMetadataRef all = LLVMMDNodeInContext2(g->context, list, COUNT(list));
-	LLVMMetadataReplaceAllUsesWith(own, all); // a loop is told from others by itself
+	LLVMMetadataReplaceAllUsesWith(own, all); // the first operand of a loop's node is itself
 	LLVMSetMetadata(LLVMGetBasicBlockTerminator(body),
 	                LLVMGetMDKindIDInContext(g->context, "llvm.loop", 9),
 	                LLVMMetadataAsValue(g->context, all));
 }
 
+// head: counter < to ? body : exit, entered from the outer level's end.
 void loop_end(Gen *g, Loop *loop)
 {
 	LLVMBasicBlockRef head = new_block(g), exit = new_block(g);
@@ -146,8 +146,8 @@ void range_loop(Gen *g, const Range *s, LaneBody *body, void *context)
 {
 	int64_t together = MAX(1, MIN(s->together, s->count / s->step)),
 	        beyond = (together - 1) * s->step;
-	bool exact =
-	    s->from == number(g, 0) && s->to == number(g, s->count); // constants are unique
+	// Equal constants are one value.
+	bool exact = s->from == number(g, 0) && s->to == number(g, s->count);
 	int64_t multiple = exact ? s->count : s->multiple;
 	Value from = s->own ? sum_of(g, s->from, s->own) : s->from;
 	if (together > 1) {
@@ -201,7 +201,8 @@ void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBo
                  void *context)
 {
 	int64_t step = (int64_t)g->width * unroll, full = count / step * step;
-	bool whole = from == number(g, 0) && to == number(g, count); // constants are unique
+	bool whole =
+	    from == number(g, 0) && to == number(g, count); // equal constants are one value
 	if (whole && count < 2 * step) {
 		Level *outer = level_enter(g);
 		lane_rest(g, 0, count, body, context);

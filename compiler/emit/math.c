@@ -321,7 +321,7 @@ static Value equal(Gen *g, Value a, Value b)
 	return LLVMBuildFCmp(g->b, LLVMRealOEQ, a, b, "");
 }
 
-// e^(y log |x|), negated if x < 0 and y is odd; NaN if x is finite and below 0 and y is no integer.
+// e^(y log |x|), negated if x < 0 and y is odd; NaN if x is finite and below 0 and y no integer.
 // Computed in double, because y multiplies the error of the logarithm.
 Value math_pow(Gen *g, Value x, Value y)
 {

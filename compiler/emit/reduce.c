@@ -180,8 +180,8 @@ static Value equal(Gen *g, Elem e, Value x, Value y)
 	                   : LLVMBuildICmp(g->b, LLVMIntEQ, x, y, "");
 }
 
-// Keeps the larger element and its position; of equal elements, the first. `ascending`: i is behind
-// all positions so far.
+// Keeps the larger element and its position; of equal elements, the first. `ascending`: i comes
+// after all positions so far.
 static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i, bool ascending)
 {
 	Value best = read_variable(g, acc), at_best = read_variable(g, place);

@@ -205,7 +205,7 @@ static void worker_body(Gen *g, RowKernel *s)
 
 // ---- workers --------------------------------------------------------------------------
 
-// Begins a loop over the worker's rows; outer is NULL: it has one.
+// Begins a loop over the worker's rows; outer is NULL if it has one.
 static Loop worker_rows(Gen *g, int64_t rows, Index *row)
 {
 	int64_t block = g->kern->sched->rows, team = g->kern->sched->team, teams = 1;
@@ -526,11 +526,11 @@ static void add_column(RowKernel *s, const Kern *kern)
 
 // The first launch reduces each block to a row, and stores the outputs of the full shape if none
 // depends on a reduction. The second reduces these rows and computes values of the shape of a row.
-// Otherwise the third passes over blocks of rows for the outputs of the full shape;
+// If outputs of the full shape depend on them, the third passes over blocks of rows again; the
 // values of the second that it needs are in the kernel's work, so outputs may overwrite the others.
 // A worker has a block of complete rows: parts of them would be slower by a quarter. On a GPU,
-// where they are not, a worker has few columns. The second launch is also the third, or the first:
-// then the last of the workers that have these columns does what it does.
+// where they are not, a worker has few columns, and the second launch is also the third, or the
+// first: then the last worker to finish these columns also does the work of the second.
 static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
 	const Kern *kern = g->kern;

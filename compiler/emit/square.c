@@ -103,7 +103,7 @@ void write_square(const Gen *around, const Tile *t)
 
 // ---- its calls --------------------------------------------------------------------------
 
-int turned_parts(const Dot *d)
+static int turned_parts(const Dot *d)
 {
 	return d->p.slices > 1 ? d->p.fold : 1;
 }

@@ -336,34 +336,6 @@ DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const K
 	return p;
 }
 
-bool has_block_matrix(const Machine *machine)
-{
-	return machine->pairs && machine->threads > 1;
-}
-
-bool has_thread_matrix(const Machine *machine)
-{
-	return machine->pairs > 1 && machine->threads == 1;
-}
-
-bool has_matrix_registers(const Kern *kern, const Machine *machine)
-{
-	bool products = kern->kind == L_dot || kern->kind == L_attend;
-	return has_thread_matrix(machine) && products && kern->sched->unroll == machine->pairs;
-}
-
-int64_t shared_room(const Machine *machine, int64_t blocks)
-{
-	enum { OWN = 4 << 10 }; // of a block beside its tiles, and the system's
-	return MAX(STATIC_SHARED, (machine->shared << 10) / blocks - OWN);
-}
-
-bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
-{
-	enum { ROWS = 64 };
-	return machine->pairs == ROWS && is_half(matrix) && height >= ROWS;
-}
-
 static Elem matrix_type(const Graph *g, const Val *v, const DotSizes *p, const Machine *machine)
 {
 	const Val *a = val(g, v->in[0]), *b = val(g, v->in[1]);

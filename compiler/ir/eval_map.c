@@ -69,7 +69,8 @@ static int64_t int_sign(Elem elem, int64_t x)
 	return is_signed(elem) ? (x > 0) - (x < 0) : x != 0;
 }
 
-int64_t int_map(Op op, Elem e, int64_t x, int64_t y)
+// The result may be out of the type's range.
+static int64_t int_map(Op op, Elem e, int64_t x, int64_t y)
 {
 	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
 	switch (op) {

@@ -718,11 +718,6 @@ Ref eval_expr(Graph *g, const char *where, const Expr *e, Lookup *look, void *co
 	return item_ref(&s, &item, E_f32);
 }
 
-Ref book_eval(Graph *g, const char *where, const char *text, Lookup *look, void *context)
-{
-	return eval_expr(g, where, parse_text(g->arena, where, text), look, context);
-}
-
 double book_number(Arena *arena, const char *where, const char *text)
 {
 	Scope s = {.where = where};

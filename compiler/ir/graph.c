@@ -260,7 +260,7 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 		bug("constants enter by put_const");
 	for (int k = 0; k < nin; k++)
 		if (in[k] == 0 || (int)in[k] >= g->nval)
-			bug("%s: operand %d is no value", prims[op].name, k);
+			bug("%s: operand %d is not a value", prims[op].name, k);
 	if (!attr)
 		attr = &no_attr;
 	spend(g->arena, COST_nodes, 1 + (uint64_t)nin);
@@ -414,18 +414,18 @@ void add_store(Graph *g, int slot, Ref r)
 	if (v->type != to->type || !same_shape(&v->shape, &to->shape))
 		bug("store to %s: %s into %s", to->name, shape_text(g->arena, v->type, &v->shape),
 		    shape_text(g->arena, to->type, &to->shape));
-	int *place = &g->stored.at[slot];
-	if (!*place) {
+	int *number = &g->stored.at[slot];
+	if (!*number) {
 		PUSH(g->arena, g->stores, ((Store){slot, r}));
-		*place = g->stores.count;
+		*number = g->stores.count;
 	}
-	g->stores.at[*place - 1].val = r;
+	g->stores.at[*number - 1].val = r;
 }
 
 Ref stored_ref(const Graph *g, int slot)
 {
-	int place = g->stored.at[slot];
-	return place ? g->stores.at[place - 1].val : 0;
+	int number = g->stored.at[slot];
+	return number ? g->stores.at[number - 1].val : 0;
 }
 
 int add_node(Graph *g, const char *name, const char *op)

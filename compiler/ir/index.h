@@ -63,7 +63,7 @@ void index_within(const Shape *, const Index *idx, Index *own);
 bool has_fill(Op);
 bool concat_reaches(const Vars *, const Graph *, const Val *, int k, const Index *idx);
 
-// Tells what a kernel computes from what it reads from memory.
+// Distinguishes what a kernel computes from what it reads from memory.
 struct Inside {
 	bool (*holds)(const void *context, Ref);
 	const void *context;
@@ -103,7 +103,7 @@ bool lies_in_pairs(Vars *, const Graph *, const Inside *, const Val *, const Dot
 bool windows_overlap(const Val *window);
 // Follows moves from element idx of r to the value under windows. False if there are none.
 const Val *windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
-// False if the rows of the left operand are no windows, or too irregular.
+// False if the rows of the left operand are not windows, or are too irregular.
 bool find_patch(Arena *, const Graph *, const Inside *, const Val *dot, const DotSizes *, Patch *);
 // False if the windows of a patch, which are rows or columns of the left operand, are not 3 x 3,
 // one at every position, with contiguous channels.
@@ -125,7 +125,7 @@ typedef struct Turn {
 } Turn;
 // As locate; of a value in f16 or bf16, goes on through casts to its type, or from fewer bits.
 bool locate_copied(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
-// False if `out` is no copy of a value in memory, or is contiguous where that is.
+// False if `out` is not a copy of a value in memory, or is contiguous where that is.
 bool find_turn(Arena *, const Graph *, const Inside *, Ref out, Turn *);
 
 // ---- coalesce.c: axes that can be merged ----------------------------------------------

@@ -105,7 +105,7 @@ typedef struct Shape {
 	int64_t dim[RANK];
 } Shape;
 
-typedef uint32_t Ref; // index into Graph.val; 0 is no value
+typedef uint32_t Ref; // index into Graph.vals; 0: no value
 
 typedef struct Attr {
 	int n;           // number of elements used in i; a value's has no more
@@ -382,6 +382,7 @@ bool same_axes(const Shape *, uint32_t, uint32_t); // except for axes of size 1
 
 // Returns the current node of the graph, for errors.
 const char *graph_where(const Graph *);
+// Returns the type and shape of op(in; attr). Fails if its operands do not match.
 void type_of(Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
 void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 
@@ -472,7 +473,6 @@ int attr_split(Op, const Attr *, Item *); // Returns the number of items.
 
 typedef Ref Lookup(void *context, const char *name); // Returns the value of a name, or 0.
 // Evaluates an expression over named values (for --loss).
-Ref book_eval(Graph *, const char *where, const char *text, Lookup *look, void *context);
 Ref eval_expr(Graph *, const char *where, const Expr *, Lookup *look, void *context);
 // Evaluates an expression over numbers alone (for --eta): `sqrt(2 / 768)`.
 double book_number(Arena *, const char *where, const char *text);
@@ -518,8 +518,7 @@ typedef struct Def {       // a definition; or, of a primitive, the definition o
 	int nin, nattr, nlocal, nresult, nvar;
 	uint32_t optional;  // bit k: operand k
 	const char **names; // of the variables: operands, attributes, (gradients:) out, g, locals
-	Expr *
-	    *attr; // definitions: default values or NULL; primitives: a number to match, or a name
+	Expr **attr; // a definition's: defaults or NULL; a primitive's: numbers to match, or names
 	Expr **local, **result;
 	struct Def *next; // same name, other operands or attributes
 } Def;
@@ -613,12 +612,12 @@ double element_at(const Array *, int64_t i);
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);
 // Evaluates every live value of g, with slots from `slot` (by index). By Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
+typedef void Touch(void *context, Arena *, const Val *, Array *); // may change a value
 // The same; passes each value to `touch` before others read it, those of bodies in every iteration.
-typedef void Touch(void *context, Arena *, const Val *, Array *);
+Array *eval_touched(Arena *, const Graph *, const Array *slot, Touch *touch, void *context);
 // Evaluates one value of g from its operands; touch (NULL: none) gets the values of its body.
 Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in, Touch *touch,
                  void *context);
-Array *eval_touched(Arena *, const Graph *, const Array *slot, Touch *touch, void *context);
 // Returns the value of rand.
 double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position);
 

@@ -121,8 +121,8 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 	}
 	for (int k = 0; k < l->carried; k++)
 		part[k] = slot[k];
-	Ref *piece =
-	    NEWS(g->arena, Ref, count + 1); // the elements, and the last up to the trip count
+	// The elements, and the last again for iterations that are left out.
+	Ref *piece = NEWS(g->arena, Ref, count + 1);
 	for (int k = 0; k < l->stacked; k++) {
 		int result = l->carried + k;
 		const Val *element = result_val(l, result);
@@ -206,8 +206,8 @@ typedef struct Trim {
 	bool *varies;     // between iterations
 	bool *invariant;  // it does not vary, and is not made of constants alone
 	bool *read;       // by a varying value, or by an output
-	Copy before,
-	    iteration;    // the old body's values: in g, if invariant; in the new body
+	Copy before;      // the old body's invariant values, in g
+	Copy iteration;   // its others, in the new body
 	VEC(Ref) operand; // of the new loop
 	Table *known;     // operand -> its slot in the new body
 } Trim;

@@ -1,5 +1,5 @@
 // patch.c: finds how the rows of a product's left operand overlap, if they are windows.
-// A row of a convolution's left operand is a window, and neighbouring windows share most of their
+// A row of a convolution's left operand is a window, and neighboring windows share most of their
 // elements. Rows and steps of k are numbers whose digits move along axes of the value under the
 // windows: [sample, line, column] and [kernel line, kernel column, channel]. What a few strips read
 // is a box of that value, a patch, which is packed once; each element of the product is at an

@@ -8,14 +8,17 @@
 // Loop shapes (L_). The iteration space of a kernel is a Shape; a mask divides it into reduced
 // axes, the inner loops of one worker, and the others, which are divided among workers.
 typedef enum KernKind {
-	L_map, // every output has `space`'s elements, in row-major order; reductions inside are
-	       // short
-	L_row, // reductions of the last axis and others: a worker has one row (or a few), lanes run
-	       // along the last axis
-	L_col, // reductions that keep the last axis, or maps of one row and then of all: lanes are
-	       // columns, the loop runs over the reduced axes
-	L_dot, // one dot, the maps after it and reductions of all its rows; operands are
-	       // expressions, evaluated as panels are packed
+	// Every output has `space`'s elements, in row-major order; reductions inside are short.
+	L_map,
+	// Reductions of the last axis and others: a worker has one row (or a few), lanes run along
+	// the last axis.
+	L_row,
+	// Reductions that keep the last axis, or maps of one row and then of all: lanes are
+	// columns, and the loop runs over the reduced axes.
+	L_col,
+	// One dot, the maps after it and reductions of all its rows. Operands are expressions,
+	// evaluated as panels are packed.
+	L_dot,
 	L_attend,  // attention and the statistics of its scores, or gradients of its operands
 	L_scatter, // one scatter
 	L_scan,    // one cumsum
@@ -71,9 +74,9 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	P_columns,  // a worker has columns: a piece of one row, or lanes along an axis that is kept
 	P_partials, // a worker has rows, which it reduces to a row of partial results, in the
 	            // launch before. The main launch reduces these and computes what has the shape
-	            // of a row; the launch after computes the outs of the full shape
+	            // of a row; the launch after computes the outputs of the full shape.
 	            // Joined: a worker has some columns of rows. J_all: in the main launch, each
-	            // reduces the results of its columns and computes all outs. J_last: the main
+	            // reduces the results of its columns and computes all outputs. J_last: the main
 	            // launch is the only one, and the last worker that has some columns does so
 	P_tiles,    // a product in register tiles. The launch before packs what is shared; the one
 	            // after reduces the workers' partial results
@@ -250,6 +253,16 @@ static inline int64_t wave_of(const Machine *machine)
 extern const Machine machines[];
 extern const int machine_count;
 const Machine *machine_named(const char *); // NULL: no class has this name
+// True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
+bool has_block_matrix(const Machine *);
+bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
+bool has_matrix_registers(const Kern *, const Machine *); // True if the kernel's products use them.
+// True if the machine has matrix instructions of warpgroups, which multiply that type in tiles of
+// so many rows.
+bool has_group_matrix(const Machine *, Elem matrix, int64_t height);
+enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have without a launch's
+// Returns the bytes that tiles of each of so many blocks of a multiprocessor have.
+int64_t shared_room(const Machine *, int64_t blocks);
 
 // ---- plan.c ---------------------------------------------------------------------------
 
@@ -291,10 +304,10 @@ void place_leaves(Plan *);                   // Fills `place` of slots and const
 int64_t stage_workers(const Sched *, Stage); // 0: no such launch
 // True if kernel k computes r, rather than reads it from memory. Uniform constants are in its code.
 bool is_inside(const Plan *, const int *writer, int k, Ref r);
-bool is_reduced_out(const Graph *, const Kern *,
-                    int o); // True if output o has the shape of the space reduced.
-int result_out(const Plan *, const Kern *loop,
-               int result); // Returns its output; -1: unused.
+// True if output o has the shape of the space reduced.
+bool is_reduced_out(const Graph *, const Kern *, int o);
+// Returns the output that a loop's result is; -1: it is unused.
+int result_out(const Plan *, const Kern *loop, int result);
 // The layout of a loop's work, in bytes: first a flag that an iteration follows; then, for each
 // result, its own location if no output holds it and a second one if it is carried. The scratch of
 // the body begins at `bytes`.
@@ -421,16 +434,11 @@ typedef struct BlockSizes {
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
-enum { STATIC_SHARED = 44 << 10 }; // bytes of shared memory that tiles have without a launch's
-// Returns the bytes that tiles of each of so many blocks of a multiprocessor have.
-int64_t shared_room(const Machine *, int64_t blocks);
-// True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
-bool has_block_matrix(const Machine *);
-bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
-bool has_matrix_registers(const Kern *, const Machine *); // and the kernel's products use them
-// True if they have some of warpgroups, which multiply that type in tiles of so many rows.
-bool has_group_matrix(const Machine *, Elem matrix, int64_t height);
 enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
+
+// Partial results of reductions, in a kernel's work:
+enum { PARTIAL = 8 };                  // bytes of an element of any type
+int64_t partial_line(int64_t columns); // elements from row to row of partial results
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 
@@ -521,10 +529,5 @@ bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
 // Every query of a causal one has a key.
 bool attend_fits(const Graph *, const Val *, const Machine *, bool back);
-
-// ---- partials -------------------------------------------------------------------------
-
-enum { PARTIAL = 8 };                  // bytes of an element of any type
-int64_t partial_line(int64_t columns); // elements from row to row of partial results
 
 #endif

@@ -80,7 +80,7 @@ static Shape shape_each(const Case *c)
 		check_count(c, 2);
 		if (c->attr->i[0] < 0 || c->attr->i[0] > 52 || c->attr->i[1] < -1022 ||
 		    c->attr->i[1] > 100)
-			wrong(c, "%lld bits from exponent %lld on are no float",
+			wrong(c, "%lld bits from exponent %lld on are not a float",
 			      (long long)c->attr->i[0], (long long)c->attr->i[1]);
 	}
 	if (c->op == O_act) {
@@ -400,7 +400,8 @@ void check_loop(Graph *g, const LoopInfo *l, const Ref *in)
 	Case c = {g, O_loop, loop_operands(l), in, NULL, NULL};
 	if (l->trips < 0 || l->trips >> SIZE_BITS || l->carried < 0 || l->scanned < 0 ||
 	    l->fixed < 0 || l->stacked < 0)
-		wrong(&c, "a body of %d slots and %d outs does not fit %d carried and %d scanned",
+		wrong(&c,
+		      "a body of %d slots and %d outputs does not fit %d carried and %d scanned",
 		      l->body->slots.count, l->body->outs.count, l->carried, l->scanned);
 	if (l->reverse && l->until)
 		wrong(&c, "a reverse loop cannot end by a condition");

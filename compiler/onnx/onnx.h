@@ -34,7 +34,7 @@ typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
 	// Numbers for integer inputs of one element, which become constants, unless a dimension has
-	// the name. Such an input is no slot of the graph.
+	// the name. Such an input has no slot in the graph.
 	int nvalue;
 	const Bind *value;
 	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
@@ -49,7 +49,7 @@ typedef struct ReadOptions {
 	               // parameter are not tied again, computed tables are not frozen
 	// Values of inputs (amosc run): they bind dimensions, give the lengths of sequences and the
 	// optional inputs that are present, and replace inputs that an operator needs as constants.
-	// Such an input is no slot of the graph.
+	// Such an input has no slot in the graph.
 	int nknown;
 	const Known *known;
 	double loss_scale; // of Graph
@@ -107,8 +107,8 @@ typedef struct Model {
 	VEC(Input) inputs;
 	VEC(Input) outputs;
 	OpCounts ops;
-	VEC(const char *)
-	notes; // decisions the user should know: ties, splits, folded, exporter bugs
+	// Decisions that the user should know: ties, splits, folded weights, exporters' bugs.
+	VEC(const char *) notes;
 	VEC(const char *) doubts; // those to warn of before training: gradients may be wrong
 	VEC(Untrained) untrained; // the largest first; neither scalars nor statistics
 	int64_t weights;          // elements of all float initializers except scalars

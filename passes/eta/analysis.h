@@ -120,8 +120,7 @@ bool is_zero(ScaleAnalysis *, Ref);              // True for a constant of zeros
 Surd rms_of(ScaleAnalysis *, Ref); // Returns the root mean square of a constant, else 1.
 // True for a constant matrix whose columns each sum to 1.
 bool averages(const ScaleAnalysis *, Ref);
-// Returns the index of the signal in its product with a constant; -1 for anything else.
-int scaled_operand(const ScaleAnalysis *, const Val *);
+
 bool is_multiple(const ScaleAnalysis *, const Val *); // True for x y, and for x / c by no signal.
 bool is_view(const Val *); // True for the same elements: a cast, detach, or a move but concat.
 // Returns the product of the constants between a value and its origin under scales.
@@ -149,7 +148,7 @@ Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the m
 Ref range_origin(ScaleAnalysis *, const Val *);
 // The root of a sum of squares, or the inverse root.
 typedef struct Length {
-	Ref square;   // x x; 0: it is no length
+	Ref square;   // x x; 0: not a length
 	Surd size;    // for x of range 1
 	double least; // limits an inverse root; 0: at most a guard against 0; NAN: another limit
 } Length;
@@ -221,8 +220,8 @@ typedef struct Inferred { // what is inferred for a variable
 	const OutputSlices *output_slices; // slices of the output that have different demands
 	const char *question;              // NULL: sure
 	const char *note;                  // on the range; NULL: none
-	struct ParamSlices
-	    *param_slices; // of a parameter with slices used separately; NULL: used as one
+	// Of a parameter with slices used separately; NULL: it is used as one.
+	struct ParamSlices *param_slices;
 } Inferred;
 
 typedef struct ParamSlice { // elements [start, start + count) of an axis of a parameter
@@ -264,11 +263,11 @@ void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 
 typedef struct AxisMap AxisMap;
 AxisMap *axis_map_new(const ScaleAnalysis *, Ref root); // Returns that of a value to itself.
-// Returns the map to operand k of its root v; NULL if v is no view of it.
+// Returns the map to operand k of its root v; NULL if v is not a view of it.
 AxisMap *axis_map_under(const ScaleAnalysis *, AxisMap *, const Val *v, int k);
 void find_output_slices(ScaleAnalysis *);
 // Finds the axes of a kernel's parameter that are summed over, and those of its output features.
-// False if it is no kernel, or its axes cannot be followed.
+// False if it is not a kernel, or its axes cannot be followed.
 bool fans_of(const ScaleAnalysis *, const Inferred *, bool *in, bool *out);
 // Returns the parameter's axis that is the full last axis of a kernel's output (NULL: of the
 // operand), in order; -1: none is.

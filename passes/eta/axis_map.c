@@ -138,7 +138,7 @@ static void set_slices(ScaleAnalysis *s, OutputSlices *of, Ref r, OutputSlices *
 }
 
 // Returns the axis along which slice r takes some of the elements of the output's last axis: -1 if
-// it takes all, -2 if they are no slice of an axis. It may also be shorter along other axes.
+// it takes all, -2 if they are not a slice of an axis. It may also be shorter along other axes.
 static int feature_slice(const ScaleAnalysis *s, Ref r, const AxisMap *map)
 {
 	const Val *v = val(s->g, r);

@@ -66,9 +66,9 @@ void mul_demand(ScaleAnalysis *s, Ref r, const Val *v)
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
 	Ref x = v->in[signal], other = v->in[1 - signal];
 	bool quotient = v->op == O_div;
+	// A squared error: targets have standard deviation 1.
 	if (v->in[0] == v->in[1] && !s->length[r])
-		set_demand(s, x, constant(s, N_nonlinear),
-		           r); // a squared error: targets of standard deviation 1
+		set_demand(s, x, constant(s, N_nonlinear), r);
 	if (is(s, other, SIGNAL) || s->divided[other] || is_zero(s, other) ||
 	    (quotient && signal == 1))
 		return;

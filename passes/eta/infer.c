@@ -227,8 +227,8 @@ static void infer_operands(Inference *p, Ref r, const Val *v)
 	p->product[product] = true;
 	for (int k = 0; k < at->nin && !p->product[r]; k++) {
 		Ref x = at->in[k];
-		bool zeros =
-		    v->op == O_dot && is_zero(s, at->in[1 - k]); // before the first iteration
+		// Before the first iteration, a loop's state is zero.
+		bool zeros = v->op == O_dot && is_zero(s, at->in[1 - k]);
 		if (is(s, x, VARIABLE) && !zeros)
 			assign(p, x,
 			       product ? infer_kernel(s, r, at->in[1 - k], x)

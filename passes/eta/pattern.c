@@ -50,7 +50,7 @@ bool averages(const ScaleAnalysis *s, Ref r)
 	return true;
 }
 
-int scaled_operand(const ScaleAnalysis *s, const Val *v)
+static int scaled_operand(const ScaleAnalysis *s, const Val *v)
 {
 	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
 		if (is(s, v->in[k], SIGNAL) && is_float_const(s, v->in[1 - k]) &&

@@ -89,8 +89,8 @@ static bool is_attention_weight(const ScaleAnalysis *s, Ref r)
 	}
 }
 
-// Returns the kind of the activation that r is a view of, with or without a constant added; -1: it
-// is none.
+// Returns the kind of the activation that r is a view of, with or without a constant added; -1 for
+// any other value.
 static int activation_under(const ScaleAnalysis *s, Ref r)
 {
 	for (;;) {

@@ -227,8 +227,8 @@ static bool is_bare(const char *triple)
 	return !*system || starts_with(system, "unknown") || starts_with(system, "none");
 }
 
-Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
-                  const char *features, const char *mask)
+static Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
+                         const char *features, const char *mask)
 {
 	Target *t = NEW(arena, Target);
 	t->ops = &vector_ops;

@@ -24,10 +24,7 @@ void matrix_add(Gen *, const Tile *, Value a, Value b, Value group);
 void matrix_end_sums(Gen *, const Tile *, Value steps, Value a, Value b, Value c);
 Target *amx_emulated(Arena *);
 
-// cpu.c
-// `features`: as LLVM writes them; `mask` turns some off.
-Target *cpu_known(Arena *, const char *name, const char *triple, const char *cpu,
-                  const char *features, const char *mask);
+// cpu.c: `mask` turns features off
 Target *cpu_host(Arena *, const char *mask);
 Target *cpu_named(Arena *, const char *name, const char *cpu, const char *mask); // NULL: unknown
 Target *cpu_of_triple(Arena *, const char *triple, const char *mask); // NULL: unsupported

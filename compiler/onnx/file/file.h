@@ -101,7 +101,7 @@ typedef struct Checkpoint { // of ONNX Runtime's training
 	Table *tensors;     // name -> TensorProto *
 	Table *trained;     // names of those that are trained
 } Checkpoint;
-Checkpoint beside(const File *model); // in the same folder; empty: none
+Checkpoint find_checkpoint(const File *model); // in the model's folder; empty: none
 
 // ---- format.c: element types of few bits ----------------------------------------------
 

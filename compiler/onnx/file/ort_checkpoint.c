@@ -88,7 +88,7 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 	return t;
 }
 
-Checkpoint beside(const File *model)
+Checkpoint find_checkpoint(const File *model)
 {
 	static const char magic[] = "ODTC", name[] = "checkpoint";
 	Arena *arena = model->arena;

@@ -51,7 +51,7 @@ static Bytes new_header(Arena *arena, int number, int wire, uint64_t x)
 	return (Bytes){header, n};
 }
 
-void add_number(PieceTable *p, int number, uint64_t x)
+static void add_number(PieceTable *p, int number, uint64_t x)
 {
 	add_piece(p, new_header(p->arena, number, W_varint, x));
 }

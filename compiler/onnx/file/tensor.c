@@ -61,8 +61,8 @@ File *open_file(Arena *arena, const char *path)
 	*file = (File){.arena = arena, .path = path};
 	file->folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : "";
 	bool named = strcmp(path, "-");
-	int fd =
-	    named ? amos_input(path, O_NONBLOCK) : dup(STDIN_FILENO); // a pipe is not waited for
+	// O_NONBLOCK: the writer of a pipe is not waited for.
+	int fd = named ? amos_input(path, O_NONBLOCK) : dup(STDIN_FILENO);
 	int error = errno;
 	char *folder = named && fd >= 0 ? amos_input_folder(fd) : NULL;
 	file->real_folder = folder ? copy_string(arena, folder) : NULL;
@@ -208,7 +208,7 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 // ---- elements -------------------------------------------------------------------------
 
 // Returns the elements of a typed field (float_data and the like) as they would lie in raw_data.
-// Fails if an element of a wider field is none of the tensor's type, signed or not.
+// Fails if an element of a wider field does not fit the tensor's type, signed or not.
 static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, int bits)
 {
 	enum { FLOAT = 1, INT64 = 7, UINT32 = 12, UINT64 = 13 };

@@ -153,10 +153,10 @@ static void read_runtime_graph(File *file)
 	ModelProto *m = file->proto;
 	GraphProto *g = m->graph;
 	Table *trained = table_new(arena), *needed = table_new(arena);
-	const Checkpoint c = beside(file);
+	const Checkpoint c = find_checkpoint(file);
 	bool gradients = false, held = false;
 	size_t kept = 0;
-	// Outputs that are no gradients stay; the first of them is the loss.
+	// Outputs other than gradients stay; the first of them is the loss.
 	ValueInfoProto **outputs = NEWS(arena, ValueInfoProto *, g->n_output + 1);
 	for (size_t i = 0; i < g->n_output; i++) {
 		const char *name = parameter_of(file, g->output[i]->name);

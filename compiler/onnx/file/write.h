@@ -22,7 +22,7 @@ enum { // numbers of fields (onnx.proto)
 	F_entry_value = 2
 };
 
-// ---- piece_table.c -------------------------------------------------------------------------
+// ---- piece_table.c: pieces of a file ---------------------------------------------------------
 
 // Pieces of a file in order: bytes of the old file or new ones, which are merged if they are
 // adjacent, and values. Those added while `when` is not 0 have that amos_piece.when.
@@ -38,7 +38,6 @@ void add_piece(PieceTable *, Bytes);
 void add_zeros(PieceTable *, size_t count);
 void add_name(PieceTable *);                          // of the file of external data
 void add_bytes(PieceTable *, int number, Bytes body); // a field of the protocol buffer
-void add_number(PieceTable *, int number, uint64_t x);
 // Begins a field; the pieces added up to end_field with the result are its body. `old`: the field
 // that it replaces, whose header stays if the length does not change; NULL: none.
 int begin_field(PieceTable *);
@@ -87,9 +86,12 @@ typedef struct Operand {
 
 // Fills the tables of the writer from the graph's slots.
 void plan_writing(ModelWriter *);
+
+// ---- piece_table.c: the values of initializers -------------------------------------------
+
 // Adds the values of a view, in the file of type `e`; `old`: the elements that are there, or NULL.
 void add_values(ModelWriter *, PieceTable *, int view, Elem e, int64_t n, const void *old);
-// Adds the fields of an initializer with these values; adds a new initializer.
+// Adds the fields of an initializer with these values.
 void add_tensor_fields(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *);
 void add_new_tensor(ModelWriter *, PieceTable *, const Extra *);
 

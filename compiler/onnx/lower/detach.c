@@ -3,8 +3,8 @@
 // newer exporter records on each node the call that it stems from, and writes detach() as an
 // Identity. Its optimizer removes such nodes, but calls that read their results still name them:
 // "%detach_1". Its older exporter leaves nothing. The call of an embedding names the row that it
-// pads with: embedding(w, index, 0). The user is told of a detached operand that cannot be found,
-// and of what looks like one: these are doubts.
+// pads with: embedding(w, index, 0). A detached operand that cannot be found, and what looks like
+// one, are reported as doubts.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>

@@ -68,13 +68,13 @@ static const struct Meeting {
                 {"Gemm", -1, 0}, {"MatMul", -1, 0}};
 
 // Returns the attribute as it is: the lowering checks it.
-static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
+static int64_t int_attribute(const NodeProto *node, const char *name, int64_t otherwise)
 {
 	const AttributeProto *a = find_attribute(node->n_attribute, node->attribute, name);
 	return a ? a->i : otherwise;
 }
 
-static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int rank)
+static int64_t size_by_node(const Reader *r, const NodeProto *node, int axis, int rank)
 {
 	for (int k = 0; k < COUNT(meetings); k++) {
 		const struct Meeting *m = &meetings[k];
@@ -82,15 +82,15 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 		if (strcmp(node->op_type, m->op) || plain_domain(node->domain)[0] ||
 		    axis != (m->axis < 0 ? rank - 1 : m->axis))
 			continue;
-		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transA", 0))
+		if (!strcmp(m->op, "Gemm") && int_attribute(node, "transA", 0))
 			return -1;
-		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transB", 0))
+		if (!strcmp(m->op, "Gemm") && int_attribute(node, "transB", 0))
 			of = 1;
 		const TensorProto *w =
 		    node->n_input > 1 ? find_name(r->file, node->input[1])->tensor : NULL;
 		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
 		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
-		int64_t group = strcmp(m->op, "Conv") ? 1 : whole_attribute(node, "group", 1);
+		int64_t group = strcmp(m->op, "Conv") ? 1 : int_attribute(node, "group", 1);
 		return __builtin_mul_overflow(size, group, &size) ? -1 : size;
 	}
 	return -1;
@@ -98,14 +98,15 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 
 // Returns the size that follows from the nodes whose first input is `name`, or -1. *same: a cast of
 // that value, or NULL.
-static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
+static int64_t size_by_readers(const Reader *r, const char *name, int axis, int rank,
+                               const char **same)
 {
 	*same = NULL;
 	for (const Reading *at = find_name(r->file, name)->first; at; at = at->next) {
 		const NodeProto *node = at->node;
 		if (strcmp(node->input[0], name))
 			continue;
-		int64_t size = told_by(r, node, axis, rank);
+		int64_t size = size_by_node(r, node, axis, rank);
 		if (size > 0)
 			return size;
 		if (!strcmp(node->op_type, "Cast") && node->n_output)
@@ -124,9 +125,9 @@ void list_sizes(Reader *r)
 		const Input *in = &r->model->inputs.at[i];
 		for (int a = 0; a < in->rank; a++) {
 			const char *same, *last, *name = in->dim[a].name;
-			int64_t size = told_of(r, in->name, a, in->rank, &same);
+			int64_t size = size_by_readers(r, in->name, a, in->rank, &same);
 			if (size < 0 && same)
-				size = told_of(r, same, a, in->rank, &last);
+				size = size_by_readers(r, same, a, in->rank, &last);
 			const char *key = name[0] ? name : format(r->arena, "%s:%d", in->name, a);
 			uint64_t *cell = table_cell_s(r->file->sizes, key);
 			if (!*cell && size > 0)
@@ -153,9 +154,9 @@ int64_t open_size(const Reader *r, const char *input, int axis, const char *name
 	const Bind *bind = find_bind(r, place, name);
 	if (bind)
 		return bind->size;
-	const uint64_t *told = table_find_s(r->file->sizes, name[0] ? name : place);
-	if (told && *told)
-		return (int64_t)*told;
+	const uint64_t *found = table_find_s(r->file->sizes, name[0] ? name : place);
+	if (found && *found)
+		return (int64_t)*found;
 	if (!is_formula(name))
 		return -1;
 	int64_t size = sum_of(r, &name, 0);

@@ -157,6 +157,6 @@ Ref from_end(Graph *g, Ref at, Ref length)
 {
 	if (interval_of(g, at).low >= 0)
 		return at;
-	Ref behind = put2(g, O_lt, at, put_num(g, E_i64, 0));
-	return put3(g, O_select, behind, put2(g, O_add, at, length), at);
+	Ref negative = put2(g, O_lt, at, put_num(g, E_i64, 0));
+	return put3(g, O_select, negative, put2(g, O_add, at, length), at);
 }

@@ -114,7 +114,7 @@ typedef struct Call { // a node being lowered
 	Value *arg;   // inputs
 	Ref *in;      // inputs as tensors; 0: absent, or a sequence
 	Ref *out;     // results, to be filled
-	Value *value; // results that are no tensors: an initializer passed on, a sequence
+	Value *value; // results other than tensors: an initializer passed on, a sequence
 } Call;
 
 // ---- read.c ---------------------------------------------------------------------------

@@ -265,10 +265,10 @@ static const char *name_by_call(const Use *u)
 	if (strstr(call, "group_norm") && !strcmp(u->node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
 	bool clear = u->role == R_weight || u->role == R_bias;
-	bool beside = u->leaves.count && !u->leaves.parameters;
+	bool derived = u->leaves.count && !u->leaves.parameters;
 	for (int i = 0; i < n; i++)
-		beside &= find_name(r->file, name[i])->tensor != NULL;
-	if (beside)
+		derived &= find_name(r->file, name[i])->tensor != NULL;
+	if (derived)
 		return NULL; // computed for the parameters, which have initializers
 	if (n == 1)
 		return is_of_other(u, name[0]) ? NULL : name[0];
@@ -466,7 +466,7 @@ static void doubt_bounds(Reader *r, const NodeProto *node)
 
 // Returns a constant of the parameter's own module that is not trained, or NULL: what a module
 // computes from a parameter when it leaves training mode, such as LeViT's attention biases.
-static const char *constant_beside(Reader *r, const char *parameter)
+static const char *module_constant(Reader *r, const char *parameter)
 {
 	const char *dot = strrchr(parameter, '.');
 	size_t module = dot ? (size_t)(dot - parameter) + 1 : 0;
@@ -500,7 +500,7 @@ static int note_unmentioned(Reader *r)
 			                "%s: the exporter made a constant of parameter '%s': "
 			                "export with optimize=False to train it",
 			                node_where(r->arena, node), name));
-		else if (constant_beside(r, name))
+		else if (module_constant(r, name))
 			first = hidden++ ? first : name;
 		else if (lost++ < FEW)
 			say(&names, "%s%s", lost > 1 ? ", " : "", name);
@@ -511,7 +511,7 @@ static int note_unmentioned(Reader *r)
 		                "of the same modules are, such as '%s' for '%s': if they were "
 		                "computed from parameters, export in training mode to train those",
 		                hidden, PLURAL(hidden, "parameter", "parameters"),
-		                PLURAL(hidden, "is", "are"), constant_beside(r, first), first));
+		                PLURAL(hidden, "is", "are"), module_constant(r, first), first));
 	if (lost > FEW)
 		say(&names, " and %d more", lost - FEW);
 	if (lost)

@@ -299,8 +299,8 @@ static const char *signature_reason(const Use *u)
 		return no_reason;
 	if (parameters)
 		return made_numbers;
-	int stem = (int)strlen(w->name) -
-	           (int)strlen("_bias"); // X.weight_bias: BatchNorm fused into a convolution
+	// X.weight_bias: BatchNorm, fused into the convolution of X.weight.
+	int stem = (int)strlen(w->name) - (int)strlen("_bias");
 	if (ends_with(w->name, "_bias") &&
 	    is_parameter_name(r, format(r->arena, "%.*s", stem, w->name)))
 		return no_reason;
@@ -336,7 +336,7 @@ const char *reason_not_trained(const Use *u)
 }
 
 // Returns what computes one operand of the node, if the name of the other begins so; else NULL.
-static const NodeProto *maker_beside(const Reader *r, const NodeProto *node, const char *begin)
+static const NodeProto *maker_of_other(const Reader *r, const NodeProto *node, const char *begin)
 {
 	for (int k = 0; node && node->n_input == 2 && k < 2; k++)
 		if (starts_with(node->input[k], begin))
@@ -363,9 +363,9 @@ static bool is_frozen_norm(const Use *u)
 	bool scales = !strcmp(u->node->op_type, "Mul");
 	const NodeProto *add =
 	    scales && u->node->n_output ? find_name(r->file, u->node->output[0])->last : u->node;
-	const NodeProto *mul = maker_beside(r, add, "onnx::Add_");
+	const NodeProto *mul = maker_of_other(r, add, "onnx::Add_");
 	const NodeProto *conv = mul && !strcmp(mul->op_type, "Mul") && !strcmp(add->op_type, "Add")
-	                            ? maker_beside(r, mul, "onnx::Mul_")
+	                            ? maker_of_other(r, mul, "onnx::Mul_")
 	                            : NULL;
 	return conv && is_one_of(OPS_affine, conv) && (mul == u->node || add == u->node);
 }

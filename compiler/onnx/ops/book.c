@@ -185,7 +185,7 @@ int call_input(Scope *s, const Expr *e, int k)
 {
 	Item item = call_arg(s, e, k);
 	if (!item.input)
-		bug("%s: operand %d is no input of the node", e->name, k);
+		bug("%s: operand %d is not an input of the node", e->name, k);
 	return item.input - 1;
 }
 
@@ -252,7 +252,7 @@ static Item fn_computed(Call *c, Scope *s, const Expr *e)
 {
 	int type = working_type((int)number_of_item(s, e, call_arg(s, e, 0)));
 	if (type < 0)
-		invalid_node(c, "its type is no type of numbers");
+		invalid_node(c, "its type is not numeric");
 	return num_item(type);
 }
 

@@ -82,7 +82,7 @@ static void sum_unneeded(Graph *g, Term *t, const char *a, const char *b)
 }
 
 // Drops axes of size 1 that broadcast to the other term's.
-static void drop_stretched(Graph *g, Term *t, const Term *other)
+static void drop_broadcast(Graph *g, Term *t, const Term *other)
 {
 	for (int64_t a = (int64_t)strlen(t->label) - 1; a >= 0; a--) {
 		const char *at = strchr(other->label, t->label[a]);
@@ -128,8 +128,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 {
 	Graph *g = c->g;
 	char batch[RANK + 1], inner[RANK + 1], left[RANK + 1], right[RANK + 1];
-	drop_stretched(g, &a, &b);
-	drop_stretched(g, &b, &a);
+	drop_broadcast(g, &a, &b);
+	drop_broadcast(g, &b, &a);
 	choose(batch, a.label, b.label, true, wanted, true);
 	choose(inner, a.label, b.label, true, wanted, false);
 	sum_unneeded(g, &a, wanted, b.label);

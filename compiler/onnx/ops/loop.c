@@ -88,7 +88,7 @@ Ref enter_nests(Reader *r, LoopScope *inside, Ref x)
 	return bring_in(r, x, NULL);
 }
 
-// Its body, and the operands behind the limit.
+// Its body, and the operands after the limit.
 static Ref *fill_cycle(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit)
 {
 	VEC(Ref) in = {0};
@@ -448,7 +448,7 @@ static int64_t nth(const int64_t *list, int n, int i, int64_t otherwise)
 	return list && i < n ? list[i] : otherwise;
 }
 
-static Ref backwards(Graph *g, Ref x)
+static Ref reversed(Graph *g, Ref x)
 {
 	Shape shape = val(g, x)->shape;
 	int64_t start[RANK] = {shape.dim[0] - 1}, step[RANK] = {-1};
@@ -463,7 +463,7 @@ static Ref given_value(Call *c, int s, Ref x)
 	const int64_t *axes = attr_ints(c, "scan_output_axes", &n[0]);
 	const int64_t *back = attr_ints(c, "scan_output_directions", &n[1]);
 	int axis = (int)axis_of(c, nth(axes, n[0], s, 0), val(c->g, x)->shape.rank);
-	return move_axis(c->g, nth(back, n[1], s, 0) ? backwards(c->g, x) : x, 0, axis);
+	return move_axis(c->g, nth(back, n[1], s, 0) ? reversed(c->g, x) : x, 0, axis);
 }
 
 static void scan_all(Call *c)
@@ -484,7 +484,7 @@ static void scan_all(Call *c)
 		int axis = (int)axis_of(c, nth(axes, n[0], s, 0), in_val(c, k)->shape.rank);
 		scan[s] = move_axis(c->g, c->in[k], axis, 0);
 		if (nth(back, n[1], s, 0))
-			scan[s] = backwards(c->g, scan[s]);
+			scan[s] = reversed(c->g, scan[s]);
 		int64_t trips = val(c->g, scan[s])->shape.dim[0];
 		if (s && trips != t.most)
 			invalid_node(c, "its scanned inputs have %lld and %lld elements",

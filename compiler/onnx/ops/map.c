@@ -21,8 +21,8 @@ static bool is_unsigned(const Call *c, int operand)
 	return declared_type(operand_type(c, operand)) == E_u64;
 }
 
-// Gives integers beside one of uint64 that type, for operators that are not the same in i64, modulo
-// 2^64.
+// Gives integers next to one of uint64 that type, for operators that are not the same in i64,
+// modulo 2^64.
 static void use_unsigned(Call *c)
 {
 	bool any = false;

@@ -35,7 +35,7 @@ Ref quantized(const Call *, Ref x, Ref scale, Ref zero, int onnx, bool saturate)
 
 // ---- flow.c ---------------------------------------------------------------------------
 
-Ref as_ref(Call *, Value); // fails where it is no tensor
+Ref as_ref(Call *, Value); // fails if it is not a tensor
 bool is_tensor(Value);
 void give_values(Call *, int n, const Value *);        // the first results
 const GraphProto *body_of(const Call *, const char *); // an attribute
