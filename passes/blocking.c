@@ -356,6 +356,14 @@ static int64_t blocks_of_rows(int64_t pieces, int64_t wave)
 	return MAX(1, all / pieces);
 }
 
+// Returns how many rows a thread of a GPU adds to sums of columns at once: sums and loads take
+// registers.
+static int64_t rows_together(const Scheduler *t)
+{
+	enum { SUMS = 32 }; // and rows of each
+	return MAX(1, MIN(FEW, SUMS / MAX(1, t->sched->reduce.count)));
+}
+
 // On a GPU, workers have few columns, whose partial results are few. If all need the sums, each
 // adds them up in a second launch; else the last to arrive does, and there is one launch.
 static void join_partials(Scheduler *t, int64_t rows, int64_t columns, bool again)
@@ -370,7 +378,7 @@ static void join_partials(Scheduler *t, int64_t rows, int64_t columns, bool agai
 	int64_t blocks = ceil_div(rows, s->rows);
 	s->joined = again ? J_all : J_last;
 	s->columns = wide;
-	s->together = FEW;
+	s->together = rows_together(t);
 	s->workers = blocks * pieces;
 	s->before = again && s->reduce.count ? s->workers : 0;
 	s->after = s->keep.count = 0;
@@ -471,7 +479,7 @@ static void block_rows(Scheduler *t)
 		int64_t columns = groups.size[kept], units = columns / (8 * t->machine->lanes);
 		units = space < LARGE ? FEW : MAX(FEW, MIN(MANY, units));
 		cut_columns(t, rows / columns, columns, piece_of(t, units));
-		t->sched->together = t->machine->threads > 1 ? FEW : 0;
+		t->sched->together = t->machine->threads > 1 ? rows_together(t) : 0;
 		return;
 	}
 	int64_t row = MAX(1, space / rows);
