@@ -309,7 +309,7 @@ static int64_t rows_together(const Scheduler *t)
 // True if threads finish all columns of a tile at once, and workers may have several tiles.
 static bool is_plain(const Choice *c)
 {
-	return c->swapped || !c->alone;
+	return !(c->columns & (c->columns - 1)) && (c->swapped || !c->alone);
 }
 
 // True if workers can reduce the columns of other tiles: some at a time, each of one tile, of which
@@ -346,11 +346,12 @@ void tile_block(Scheduler *t)
 	bool wide = warpgroups && copied && beside == SUMS && s->reduce.count <= REDUCTIONS;
 	Bounds bounds = {.parts = parts, .sums = wide ? 2 * SUMS : sums};
 	for (int o = 0; o < 2; o++)
-		if (wide && may_be_uneven(t, &z.dot, o) && !(o && s->reduce.count))
+		if (wide && may_be_uneven(t, &z.dot, o))
 			bounds.uneven[o] = 2 * SUMS;
 	Choice best = choose_tile(t->machine, &z, t->together, &bounds);
-	if (!is_plain(&best) && !joins_columns(t, &z, &best)) {
-		bounds.sums = sums;
+	while (!is_plain(&best) && !joins_columns(t, &z, &best)) {
+		bounds.sums = bounds.uneven[1] ? bounds.sums : sums;
+		bounds.uneven[1] = 0;
 		best = choose_tile(t->machine, &z, t->together, &bounds);
 	}
 	s->swapped = best.swapped;
