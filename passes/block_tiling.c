@@ -236,9 +236,22 @@ static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 	return own < along ? W_copy : W_transpose;
 }
 
+// True if elements of an operand are chosen from several values, as gates are that were put in
+// another order.
+static bool is_chosen(const Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	while (t->inside.holds(t->inside.context, r) && v->nin == 1) {
+		r = v->in[0];
+		v = val(t->graph, r);
+	}
+	return t->inside.holds(t->inside.context, r) && v->op == O_concat;
+}
+
 // Returns how many sums of a product by matrix instructions a thread may have beside the elements
 // of an operand that it loads one by one: lines of an odd length begin at any address, where
-// fragments take registers, too; those under windows have indices of their own.
+// fragments take registers, too; those under windows have indices of their own, and so have those
+// of each value that they are chosen from.
 static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 {
 	const DotSizes *p = &z->dot;
@@ -248,8 +261,9 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 	Pair pair = find_pair(t, p, o, along);
 	if (z->matrix && pair.windows && pair.apart != 1)
 		return SUMS / 4;
-	bool anywhere = line % 2 && !pair.spaced;
-	return is_half(z->matrix) && fragments && anywhere ? SUMS / 2 : SUMS;
+	bool anywhere = line % 2 && !pair.spaced && is_half(z->matrix) && fragments;
+	bool chosen = is_chosen(t, val(t->graph, t->kern->root)->in[o]);
+	return anywhere || chosen ? SUMS / 2 : SUMS;
 }
 
 // True if an operand comes to shared memory by copies, which take no registers: memory has pairs of
