@@ -16,6 +16,7 @@ enum {
 	REDUCTIONS = 4,   // whose results, too, fit in its registers
 	TOGETHER = 8,     // rows of a thread, or parts, whose loads wait at once
 	FEW_BYTES = 4,    // of an element of the operands of what follows the product
+	LOAD = 32,        // rows or columns that threads load at once
 };
 
 typedef struct Kind {            // of products
@@ -37,9 +38,16 @@ static const Kind fused = {16, 16, 512, 16, 2, 2, 1, 16},
 
 typedef struct Choice {
 	int64_t height, columns, parts;
-	bool alone;
+	bool alone, swapped;
 	double cost;
 } Choice;
+
+// What tiles there may be.
+typedef struct Bounds {
+	int64_t parts, sums; // of a sum; of a thread: at most
+	int64_t
+	    uneven[2]; // the same, of tiles whose rows, or columns, are no power of two; 0: none
+} Bounds;
 
 // The time of the busiest multiprocessor, in fused products of a thread block, if `together`
 // products are a launch.
@@ -48,13 +56,16 @@ static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machin
 {
 	// In steps of k, of two blocks that overlap and of one alone; of a sum of a part; of all.
 	const double START = 24, ALONE = 300, ADD = 72, LAUNCH = 5e5;
+	const double RAGGED = 1.03; // a factor: rows end anywhere in lines of memory
 	double products = (double)(together * p->batch);
 	double tiles = products * (double)(ceil_div(p->m, c->height) * ceil_div(p->n, c->columns));
 	double blocks = (double)busiest_blocks((int64_t)tiles * c->parts, machine->workers);
 	double steps = (double)ceil_div(p->k, c->parts) + (c->alone ? ALONE : START);
-	double cost = blocks * steps *
-	              ((double)(c->height * c->columns) * kind->product +
-	               (double)(c->height + c->columns) * kind->load);
+	int64_t side = c->swapped ? c->height : c->columns;
+	bool even = !(side & (side - 1)) || side % GROUP_LINE == 0;
+	double loaded = (double)(c->height + c->columns + ceil_div(side, LOAD) * LOAD - side);
+	double cost = blocks * steps * (even ? 1 : RAGGED) *
+	              ((double)(c->height * c->columns) * kind->product + loaded * kind->load);
 	if (c->parts > 1)
 		cost +=
 		    LAUNCH + products * (double)(c->parts * p->m * p->n) * ADD / machine->workers;
@@ -94,10 +105,28 @@ static void try_tile(const Machine *machine, const BlockSizes *z, int together, 
 	}
 }
 
-// sums: of a thread, at most.
-static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together, int64_t parts,
-                          int64_t sums)
+// Tries tiles of warpgroups of which one side is even, the rows of their instructions.
+static void try_uneven(const Machine *machine, const BlockSizes *z, int together,
+                       const Bounds *bounds, Choice *best)
 {
+	int64_t most = groups.most / z->dot.bytes;
+	for (int o = 0; o < 2; o++) {
+		int64_t widest = bounds->uneven[o] * machine->threads / most;
+		for (int64_t side = GROUP_LINE + GROUP_UNIT; side < widest; side += GROUP_UNIT) {
+			Choice c = {.height = o ? most : side,
+			            .columns = o ? side : most,
+			            .alone = side > most,
+			            .swapped = !o};
+			if (!c.alone || z->dot.k >= 2 * LEAST_PART)
+				try_tile(machine, z, together, bounds->parts, c, best);
+		}
+	}
+}
+
+static Choice choose_tile(const Machine *machine, const BlockSizes *z, int together,
+                          const Bounds *bounds)
+{
+	int64_t parts = bounds->parts, sums = bounds->sums;
 	Choice best = {.cost = -1}, c = {.alone = false};
 	const Kind *kind = kind_of(machine, z->matrix, 0); // of the lowest tiles
 	const DotSizes *p = &z->dot;
@@ -111,6 +140,8 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int toget
 	bool fits = alone.height * alone.columns <= sums * machine->threads;
 	for (; fits && p->k >= 2 * LEAST_PART && alone.columns > most; alone.columns -= most / 2)
 		try_tile(machine, z, together, parts, alone, &best);
+	if (has_group_matrix(machine, z->matrix, INT64_MAX))
+		try_uneven(machine, z, together, bounds, &best);
 	return best;
 }
 
@@ -121,7 +152,8 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 		return false;
 	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
 	int64_t sums = has_group_matrix(machine, z.matrix, INT64_MAX) ? 2 * SUMS : SUMS;
-	return choose_tile(machine, &z, 1, MOST_PARTS, sums).parts > 1;
+	Bounds bounds = {.parts = MOST_PARTS, .sums = sums, .uneven = {sums, sums}};
+	return choose_tile(machine, &z, 1, &bounds).parts > 1;
 }
 
 int64_t share_evenly(const Machine *machine, int64_t units, int64_t across, int64_t most)
@@ -204,9 +236,22 @@ static Packing choose_packing(Scheduler *t, const DotSizes *p, int o)
 	return own < along ? W_copy : W_transpose;
 }
 
+// True if elements of an operand are chosen from several values, as gates are that were put in
+// another order.
+static bool is_chosen(const Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	while (t->inside.holds(t->inside.context, r) && v->nin == 1) {
+		r = v->in[0];
+		v = val(t->graph, r);
+	}
+	return t->inside.holds(t->inside.context, r) && v->op == O_concat;
+}
+
 // Returns how many sums of a product by matrix instructions a thread may have beside the elements
 // of an operand that it loads one by one: lines of an odd length begin at any address, where
-// fragments take registers, too; those under windows have indices of their own.
+// fragments take registers, too; those under windows have indices of their own, and so have those
+// of each value that they are chosen from.
 static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 {
 	const DotSizes *p = &z->dot;
@@ -216,8 +261,9 @@ static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
 	Pair pair = find_pair(t, p, o, along);
 	if (z->matrix && pair.windows && pair.apart != 1)
 		return SUMS / 4;
-	bool anywhere = line % 2 && !pair.spaced;
-	return is_half(z->matrix) && fragments && anywhere ? SUMS / 2 : SUMS;
+	bool anywhere = line % 2 && !pair.spaced && is_half(z->matrix) && fragments;
+	bool chosen = is_chosen(t, val(t->graph, t->kern->root)->in[o]);
+	return anywhere || chosen ? SUMS / 2 : SUMS;
 }
 
 // True if an operand comes to shared memory by copies, which take no registers: memory has pairs of
@@ -231,6 +277,14 @@ static bool is_copied(Scheduler *t, const DotSizes *p, int o)
 	       index_align(pair.vars, &pair.place[0]) % 2 == 0;
 }
 
+// True if the rows of a tile (o: 0), or its columns, may be uneven: if eight threads each copy a
+// step of k under windows, which is somewhere else, they have a power of two of them.
+static bool may_be_uneven(Scheduler *t, const DotSizes *p, int o)
+{
+	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
+	return along || !find_pair(t, p, o, along).windows;
+}
+
 // Chooses how many steps of k a stage has, and how many stages, so that multiprocessors have room
 // for as many blocks as registers: all that the loop takes before the end, and fewer for few steps.
 static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool deep)
@@ -239,7 +293,9 @@ static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool
 	const Kind *kind = kind_of(t->machine, z->matrix, s->height);
 	bool between = z->matrix == E_f32 && !t->machine->exact;
 	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
-	int64_t line = (s->height + s->columns + (between ? BETWEEN : 0)) * bytes;
+	int64_t line = (z->lines + (between ? BETWEEN : 0)) * bytes;
+	bool even = z->lines == s->height + s->columns;
+	int64_t sums = even ? 0 : s->height * (s->columns + BETWEEN) * z->dot.bytes;
 	int64_t room = shared_room(t->machine, residents(s, MAIN));
 	s->depth = kind->depth;
 	s->unroll = kind->unroll;
@@ -250,7 +306,8 @@ static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool
 	int64_t part = ceil_div(z->dot.k, parts), stage = line * s->depth;
 	s->stages = MIN(kind->buffers, room / stage);
 	s->stages = MAX(2, MIN(s->stages, ceil_div(part, s->depth) + 1));
-	s->shared = t->machine->shared && s->stages * stage > STATIC_SHARED ? s->stages * stage : 0;
+	int64_t all = MAX(s->stages * stage, sums);
+	s->shared = t->machine->shared && all > STATIC_SHARED ? all : 0;
 }
 
 // Returns how many rows of a tile, or parts of a sum, a thread finishes side by side: few, if each
@@ -263,7 +320,13 @@ static int64_t rows_together(const Scheduler *t)
 	return gathers || bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
 }
 
-// True if workers can reduce the columns of wide tiles: some at a time, each of one tile, of which
+// True if threads finish all columns of a tile at once, and workers may have several tiles.
+static bool is_plain(const Choice *c)
+{
+	return !(c->columns & (c->columns - 1)) && (c->swapped || !c->alone);
+}
+
+// True if workers can reduce the columns of other tiles: some at a time, each of one tile, of which
 // there are few, and in the type of the sums, in whose place threads join what they have.
 static bool joins_columns(const Scheduler *t, const BlockSizes *z, const Choice *c)
 {
@@ -295,17 +358,26 @@ void tile_block(Scheduler *t)
 	bool warpgroups = has_group_matrix(t->machine, z.matrix, INT64_MAX);
 	bool copied = is_copied(t, &z.dot, 0) && is_copied(t, &z.dot, 1);
 	bool wide = warpgroups && copied && beside == SUMS && s->reduce.count <= REDUCTIONS;
-	Choice best = choose_tile(t->machine, &z, t->together, parts, wide ? 2 * SUMS : sums);
-	if (best.alone && !joins_columns(t, &z, &best))
-		best = choose_tile(t->machine, &z, t->together, parts, sums);
+	Bounds bounds = {.parts = parts, .sums = wide ? 2 * SUMS : sums};
+	for (int o = 0; o < 2; o++)
+		if (wide && may_be_uneven(t, &z.dot, o))
+			bounds.uneven[o] = 2 * SUMS;
+	Choice best = choose_tile(t->machine, &z, t->together, &bounds);
+	while (!is_plain(&best) && !joins_columns(t, &z, &best)) {
+		bounds.sums = bounds.uneven[1] ? bounds.sums : sums;
+		bounds.uneven[1] = 0;
+		best = choose_tile(t->machine, &z, t->together, &bounds);
+	}
+	s->swapped = best.swapped;
 	s->height = best.height;
 	s->columns = best.columns;
 	s->parts = best.parts > 1 ? best.parts : 0;
 	s->alone = best.alone;
+	z = block_sizes(t->graph, t->kern, t->machine);
 	choose_stages(t, &z, best.parts, z.matrix && beside == SUMS && (copied || !warpgroups));
 	s->together = rows_together(t);
 	z = block_sizes(t->graph, t->kern, t->machine);
-	if (s->reduce.count && !s->alone) // tiles of a column have one partial result
+	if (s->reduce.count && is_plain(&best)) // tiles of a column have one partial result
 		s->strips = share_evenly(t->machine, z.down, z.across, z.down);
 	z = block_sizes(t->graph, t->kern, t->machine);
 	int64_t each = ceil_div(t->together * z.part_size, wave_of(t->machine));

@@ -356,6 +356,16 @@ static int64_t blocks_of_rows(int64_t pieces, int64_t wave)
 	return MAX(1, all / pieces);
 }
 
+// Chooses how many rows a thread of a GPU adds to its sums of columns at once: sums and loads take
+// registers, those of many sums so many that a multiprocessor has one block.
+static void choose_together(Scheduler *t)
+{
+	enum { SUMS = 32, MANY = 16 }; // and rows of each
+	int64_t sums = MAX(1, t->sched->reduce.count);
+	t->sched->together = MAX(1, MIN(FEW, SUMS / sums));
+	t->sched->alone = sums > MANY;
+}
+
 // On a GPU, workers have few columns, whose partial results are few. If all need the sums, each
 // adds them up in a second launch; else the last to arrive does, and there is one launch.
 static void join_partials(Scheduler *t, int64_t rows, int64_t columns, bool again)
@@ -370,7 +380,7 @@ static void join_partials(Scheduler *t, int64_t rows, int64_t columns, bool agai
 	int64_t blocks = ceil_div(rows, s->rows);
 	s->joined = again ? J_all : J_last;
 	s->columns = wide;
-	s->together = FEW;
+	choose_together(t);
 	s->workers = blocks * pieces;
 	s->before = again && s->reduce.count ? s->workers : 0;
 	s->after = s->keep.count = 0;
@@ -471,7 +481,8 @@ static void block_rows(Scheduler *t)
 		int64_t columns = groups.size[kept], units = columns / (8 * t->machine->lanes);
 		units = space < LARGE ? FEW : MAX(FEW, MIN(MANY, units));
 		cut_columns(t, rows / columns, columns, piece_of(t, units));
-		t->sched->together = t->machine->threads > 1 ? FEW : 0;
+		if (t->machine->threads > 1)
+			choose_together(t);
 		return;
 	}
 	int64_t row = MAX(1, space / rows);

@@ -195,10 +195,19 @@ static bool is_side(int64_t n, int64_t least, int64_t bytes, int64_t most)
 	return n >= least && n * bytes <= most && !(n & (n - 1));
 }
 
-// True for the columns of tiles that are alone.
-static bool is_wide(int64_t n, int64_t bytes, int64_t side)
+// True for a tile that 256 threads have. One side of those of warpgroups may be no power of two, or
+// twice as long in a block that is alone.
+static bool is_tile(const Sched *s, const BlockSizes *z)
 {
-	return n * bytes == 2 * side || n * bytes == side + side / 2;
+	enum { SIDE = 512 };
+	int64_t bytes = z->dot.bytes, rows = s->swapped ? s->columns : s->height,
+	        columns = s->swapped ? s->height : s->columns;
+	if (s->swapped || s->alone || columns & (columns - 1))
+		return z->groups && rows * bytes == SIDE && columns > GROUP_LINE &&
+		       columns % GROUP_UNIT == 0 && columns * bytes <= 2 * SIDE &&
+		       s->alone == (columns * bytes > SIDE);
+	return is_side(rows, z->matrix ? MATRIX_ROWS : 16, bytes, SIDE) &&
+	       is_side(columns, z->matrix ? MATRIX_COLUMNS : 16, bytes, SIDE);
 }
 
 // True if the stages, and one after those of products under way, are in the memory of the launch,
@@ -207,7 +216,7 @@ static bool has_stages(const Plan *p, const Sched *s, const BlockSizes *z)
 {
 	enum { LEAST = 2 };
 	int64_t bytes = z->matrix ? elems[z->matrix].bytes : z->dot.bytes;
-	int64_t stages = s->stages * (s->height + s->columns) * s->depth * bytes;
+	int64_t stages = s->stages * z->lines * s->depth * bytes;
 	return s->stages >= LEAST + s->alone && s->alone <= z->groups &&
 	       (!s->shared || (stages <= s->shared && s->shared * residents(s, MAIN) <=
 	                                                  (int64_t)p->machine->shared << 10));
@@ -217,20 +226,15 @@ static void check_block(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
-	enum { SIDE = 512 };
-	int64_t bytes = elems[val(p->graph, kern->root)->type].bytes;
 	if (p->machine->threads != 256 || s->height < 1 || s->columns < 1 || s->depth < 1 ||
 	    s->unroll < 1 || s->depth % s->unroll)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	BlockSizes z = block_sizes(p->graph, kern, p->machine);
 	if (!has_stages(p, s, &z))
 		fail(p->name, "kernel %d: stages that blocks have no memory for", k);
-	if (!is_side(s->height, z.matrix ? MATRIX_ROWS : 16, bytes, SIDE) ||
-	    !(s->alone ? is_wide(s->columns, bytes, SIDE)
-	               : is_side(s->columns, z.matrix ? MATRIX_COLUMNS : 16, bytes, SIDE)) ||
-	    (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
-	                    s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
-	              : s->depth != 8 && s->depth != 16))
+	if (!is_tile(s, &z) || (z.matrix ? s->depth * elems[z.matrix].bytes % MATRIX_LINE ||
+	                                       s->depth * elems[z.matrix].bytes > 2 * MATRIX_LINE
+	                                 : s->depth != 8 && s->depth != 16))
 		fail(p->name, "kernel %d: a tile of other sizes than 256 threads have", k);
 	if ((s->a != W_copy && s->a != W_transpose) || (s->b != W_copy && s->b != W_transpose))
 		fail(p->name, "kernel %d: threads read along k or not", k);

@@ -338,7 +338,7 @@ static bool check_hip(Arena *arena, const Graph *g, const char *what)
 // Returns a training step of a classifier or language model: loss, gradients, Amos.
 static Graph *train_graph(Arena *arena, const char *path, Precision precision)
 {
-	static const Bind bind[] = {{"batch", 1}, {"sequence", 32}, {"n", 64}};
+	static const Bind bind[] = {{"batch", 1}, {"sequence", 32}, {"n", 64}, {"N", 2}};
 	ReadOptions options = {.nbind = COUNT(bind), .bind = bind, .precision = precision};
 	Graph *g = loss_pass(arena, read_model(arena, path, &options)->graph,
 	                     "cross_entropy(logits, labels)");

@@ -92,7 +92,7 @@ void loads_ahead(Gen *g)
 	for (Value v = at, next, end = last ? LLVMGetNextInstruction(last) : NULL; v && v != end;
 	     v = next) {
 		next = LLVMGetNextInstruction(v);
-		if (!(*known(all, v) & WANTED))
+		if (v == at || !(*known(all, v) & WANTED)) // it may be the last, and all are wanted
 			continue;
 		LLVMInstructionRemoveFromParent(v);
 		LLVMPositionBuilderBefore(g->b, at);

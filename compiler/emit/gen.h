@@ -144,6 +144,7 @@ typedef struct Range {
 	int64_t count, step, together;
 	int64_t multiple; // to - from is a multiple of it
 	bool lanes;       // i differs by thread
+	bool rolled;      // see loop_end_rolled()
 } Range;
 void range_loop(Gen *, const Range *, LaneBody *, void *context);
 // TargetOps.lane_loop of CPUs.

@@ -163,7 +163,7 @@ void range_loop(Gen *g, const Range *s, LaneBody *body, void *context)
 		loads_ahead(g);
 		store_late(g);
 		g->late = outer;
-		loop_end(g, &loop);
+		(s->rolled ? loop_end_rolled : loop_end)(g, &loop);
 		if (multiple && multiple % (together * s->step) == 0)
 			return;
 		from = read_variable(g, loop.counter);
@@ -171,7 +171,7 @@ void range_loop(Gen *g, const Range *s, LaneBody *body, void *context)
 	Loop rest = loop_begin(g, from, s->to, s->step);
 	Index unit = step_index(g, s, rest.i, 0);
 	body(g, 1, &unit, context);
-	loop_end(g, &rest);
+	(s->rolled ? loop_end_rolled : loop_end)(g, &rest);
 }
 
 // ---- lanes ----------------------------------------------------------------------------

@@ -264,16 +264,34 @@ static void one_step(Gen *g, int n, const Index *i, void *context)
 	reduce_loops(g, f, f->groups.n);
 }
 
+// True if a loop of a GPU's thread stays one: an assembler that knows how often it runs would
+// repeat it, and what is inside, until all loads and sums take more registers than there are.
+static bool stays_loop(const Gen *g, const Reduction *f, int group)
+{
+	enum { LONG = 32, MANY = 8 }; // steps; sums
+	int64_t steps = 1;
+	for (int k = group; k < f->groups.n; k++)
+		steps *= f->groups.size[k];
+	return g->target->machine->threads > 1 && (steps > LONG || f->n > MANY);
+}
+
 static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 {
 	bool waits = g->target->machine->threads > 1; // a thread, for each of its loads
 	int64_t together = waits ? g->kern->sched->together : 1;
+	bool known = LLVMIsConstant(from) && LLVMIsConstant(to);
+	bool rolled = known && stays_loop(g, f, group);
 	if (f->lanes && group == f->groups.n - 1) {
 		g->ops->lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
 		return;
 	}
 	if (together > 1 && group == f->groups.n - 1) {
-		Range steps = {from, to, NULL, f->groups.size[group], 1, together, 0, false};
+		Range steps = {.from = from,
+		               .to = to,
+		               .count = f->groups.size[group],
+		               .step = 1,
+		               .together = together,
+		               .rolled = rolled};
 		range_loop(g, &steps, one_step, f);
 		return;
 	}
@@ -281,7 +299,7 @@ static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 	Index i = uniform_index(g, loop.i, f->groups.size[group], 1);
 	group_index(g->vars, &f->groups, group, &f->space, &i, f->at);
 	reduce_loops(g, f, group + 1);
-	loop_end(g, &loop);
+	(rolled ? loop_end_rolled : loop_end)(g, &loop);
 }
 
 // Takes the steps inside the value under the window.

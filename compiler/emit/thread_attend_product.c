@@ -36,6 +36,7 @@ static void take_share(const ThreadAttend *t, Product *p, int o, int part, Share
 	ThreadTile *d = &p->d;
 	d->share[o] = share;
 	Share *s = &d->share[o];
+	s->side = d->size[o];
 	s->start = t->z.at[part];
 	s->size = d->kind->share_size(d, o);
 	bool held = d->kind->hold && part == AB_WEIGHTS;

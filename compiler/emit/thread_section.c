@@ -159,7 +159,7 @@ static void find_steps(ThreadTile *d, int o, Value section)
 	s->entry = LLVMBuildTrunc(g->b, s->entry, g->i32, "");
 	for (int64_t n = 0; n < (s->alike ? 1 : s->side / columns) && !s->sure; n++) {
 		Value column = sum_of(g, d->first[o], number(g, n * columns));
-		if (extent % s->side)
+		if (s->ends)
 			column = least(g, column, number(g, extent - columns));
 		Index other = uniform_index(g, column, extent, columns);
 		find_element(d, o, &k, &other, &x);

@@ -127,7 +127,7 @@ static bool is_wide(ThreadTile *d, int o, int vec)
 	s->far = stride_along(w, &x.place, &other);
 	if (x.windows)
 		s->ahead = s->far = IRREGULAR;
-	if (s->along && extent % s->side)
+	if (s->along && s->ends)
 		s->far = IRREGULAR;
 	s->ahead *= s->ahead == IRREGULAR ? 1 : d->s->depth / per * bytes;
 	s->far *= s->far == IRREGULAR ? 1 : bytes; // so far from line to line
@@ -184,6 +184,15 @@ static bool is_ragged(const ThreadTile *d, const Share *s)
 	return s->wide && s->along && d->p.dot.k % s->vec;
 }
 
+// Returns how many rows or columns threads bring, each of them as many.
+static int64_t share_side(const ThreadTile *d, int o)
+{
+	int64_t side = d->size[o], each = side * d->s->depth / d->g->target->machine->threads;
+	int64_t load = MIN(each, WIDE / d->packed_bytes);
+	int64_t unit = load * d->g->target->machine->threads / d->s->depth;
+	return each ? ceil_div(side, unit) * unit : side;
+}
+
 // Threads side by side have what is side by side in memory; of a line that is no power of two of
 // loads, each has several parts.
 void share_start(ThreadTile *d, int o)
@@ -191,9 +200,10 @@ void share_start(ThreadTile *d, int o)
 	Gen *g = d->g;
 	Share *s = &d->share[o];
 	int64_t extent = o ? d->p.dot.n : d->p.dot.m, depth = d->s->depth;
-	int64_t threads = g->target->machine->threads, all = d->size[o] * depth / threads;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
-	s->side = d->size[o];
+	s->side = share_side(d, o);
+	s->ends = extent % d->size[o] || s->side > d->size[o];
+	int64_t threads = g->target->machine->threads, all = s->side * depth / threads;
 	int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
 	s->vec = (int)MIN(all, WIDE / bytes);
 	int narrow = MIN(s->vec, (d->kind->asynchronous ? COPY : WIDE) / bytes);
@@ -222,7 +232,7 @@ void share_start(ThreadTile *d, int o)
 		Value own = s->along ? next : sum_of(g, inner, number(g, i / down * line * s->vec));
 		Value at = sum_of(g, d->first[o], own);
 		int step = s->along ? 1 : s->vec;
-		if (extent % s->side)
+		if (s->ends)
 			at = least(g, at, number(g, last_group(extent, step)));
 		s->other[i] = uniform_index(g, at, extent, step);
 		s->k[i] = s->along ? inner : next;

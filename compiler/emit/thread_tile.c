@@ -605,7 +605,7 @@ static void choose_part(ThreadTile *d)
 	d->parts.groups = d->p.across;
 	d->first[1] = times(g, index_i64(g, &d->tile[1]), d->size[1]);
 	partials_share(g, &d->parts, finished_columns(d));
-	d->line = d->size[1] + d->kind->sum_pad;
+	d->line = d->size[1] + d->kind->sum_pad / (d->s->swapped ? 2 : 1);
 	d->parts.pitch = d->line;
 	d->column = sum_of(g, d->first[1], d->parts.own);
 }

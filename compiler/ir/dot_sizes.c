@@ -353,7 +353,9 @@ BlockSizes block_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	BlockSizes p = {.dot = matrix_sizes(g, v)};
 	const DotSizes *dot = &p.dot;
 	p.matrix = matrix_type(g, v, dot, machine);
-	p.groups = has_group_matrix(machine, p.matrix, s->height);
+	p.groups = has_group_matrix(machine, p.matrix, s->swapped ? s->columns : s->height);
+	int64_t line = p.groups ? GROUP_LINE : 1;
+	p.lines = (ceil_div(s->height, line) + ceil_div(s->columns, line)) * line;
 	p.down = ceil_div(dot->m, s->height);
 	p.across = ceil_div(dot->n, s->columns);
 	p.bands = ceil_div(p.down, MAX(1, s->strips));

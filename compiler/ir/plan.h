@@ -426,6 +426,7 @@ typedef struct BlockSizes {
 	Elem matrix;            // of operands of matrix instructions: 16 bits, or f32 (as
 	                        // TF32, unless the machine is exact); 0: none
 	bool groups;            // those of warpgroups
+	int64_t lines;          // rows and columns of a step of k that shared memory has room for
 	int64_t down, across;   // tiles
 	int64_t bands;          // of strips of tiles, each of a worker
 	int64_t part;           // steps of k of a part
@@ -434,6 +435,9 @@ typedef struct BlockSizes {
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
+// Rows or columns of tiles of warpgroups: in a line of shared memory, at most; of a side that is no
+// power of two, which has a multiple of these.
+enum { GROUP_LINE = 64, GROUP_UNIT = 16 };
 enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 
 // Partial results of reductions, in a kernel's work:

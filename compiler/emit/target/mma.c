@@ -334,26 +334,30 @@ void mma_hold(ThreadTile *d, int n, const Value *x)
 int mma_groups(ThreadTile *d)
 {
 	int64_t room = MAX(d->s->shared, STATIC_SHARED);
-	return d->size[0] * d->line * d->bytes > room ? GROUPS : 1;
+	return !d->s->swapped && d->size[0] * d->line * d->bytes > room ? GROUPS : 1;
 }
 
 void mma_store_sums(ThreadTile *d, Value group, const Warp *w)
 {
 	Gen *g = d->g;
-	int all = mma_groups(d);
-	Value first = times(g, group, d->size[0] / all),
-	      own = LLVMBuildSub(g->b, w->row, first, "");
-	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own, number(g, d->size[0] / all), "");
+	bool swapped = d->s->swapped;
+	int64_t rows = d->size[swapped] / mma_groups(d); // of a group
+	Value own = LLVMBuildSub(g->b, w->row, times(g, group, rows), "");
+	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own, number(g, rows), "");
 	Loop some = when_begin(g, is_own);
 	Value row = sum_of(g, own, LLVMBuildUDiv(g->b, w->lane, number(g, 4), ""));
 	Value column = times(g, LLVMBuildURem(g->b, w->lane, number(g, 4), ""), 2);
-	Value at = sum_of(g, times(g, row, d->line), sum_of(g, w->column, column));
-	for (int i = 0; i < w->rows * w->columns * 2; i++) {
-		int64_t down = i / 2 / w->columns * ROWS + i % 2 * 8, across = i / 2 % w->columns;
-		Value to = sum_of(g, at, number(g, down * d->line + across * COLUMNS)), x[2];
-		for (int e = 0; e < 2; e++)
-			x[e] = read_variable(g, d->sum[i * 2 + e]);
-		store_side(g, d->elem, d->bytes, place_in(g, d->elem, d->shared, to), 2, x);
+	column = sum_of(g, w->column, column);
+	int64_t down = swapped ? 1 : d->line, across = swapped ? d->line : 1;
+	Value at = sum_of(g, times(g, row, down), times(g, column, across));
+	int side = across > 1 ? 1 : 2; // stored together
+	for (int i = 0; i < w->rows * w->columns * 4; i += side) {
+		int64_t below = i / 4 / w->columns * ROWS + i / 2 % 2 * 8;
+		int64_t beside = i / 4 % w->columns * COLUMNS + i % 2;
+		Value to = sum_of(g, at, number(g, below * down + beside * across)), x[2];
+		for (int e = 0; e < side; e++)
+			x[e] = read_variable(g, d->sum[i + e]);
+		store_side(g, d->elem, d->bytes, place_in(g, d->elem, d->shared, to), side, x);
 	}
 	when_end(g, &some);
 }

@@ -1,15 +1,15 @@
 // wgmma.c: emits the products of f16 and bf16 by the matrix instructions of NVIDIA's warpgroups, of
 // sm_90a. Two warpgroups of four warps have parts of a tile, one below the other or, of 64 rows,
-// side by side. An instruction multiplies 64 rows by all columns of a part with 16 steps of k,
-// reads both operands from shared memory, and goes on while its threads do (PTX ISA,
-// wgmma.mma_async): while they copy the next steps or, if a block is alone on its multiprocessor,
-// until they have begun those of the next step. A line is what memory has side by side, along k or
-// not, of 32 to 128 bytes; lines of 8 rows, columns or steps are a group. Pieces of lines change
-// places as the instructions expect it (swizzle); those of mma.c, which copies them, are the same.
-// Descriptors say where groups are. What is longer than a line is in blocks of all lines. In
-// attention, each warp has 16 rows of its own, as mma.c's, and an instruction may read
-// probabilities from registers; products are waited for at once, and another warpgroup's go on
-// meanwhile.
+// side by side; if it is swapped, they multiply b by a, and its columns are rows here. An
+// instruction multiplies 64 rows by all columns of a part with 16 steps of k, reads both operands
+// from shared memory, and goes on while its threads do (PTX ISA, wgmma.mma_async): while they copy
+// the next steps or, if a block is alone on its multiprocessor, until they have begun those of the
+// next step. A line is what memory has side by side, along k or not, of 32 to 128 bytes; lines of 8
+// rows, columns or steps are a group. Pieces of lines change places as the instructions expect it
+// (swizzle); those of mma.c, which copies them, are the same. Descriptors say where groups are.
+// What is longer than a line is in blocks of all lines. In attention, each warp has 16 rows of its
+// own, as mma.c's, and an instruction may read probabilities from registers; products are waited
+// for at once, and another warpgroup's go on meanwhile.
 #include "mma.h"
 
 enum {
@@ -20,14 +20,24 @@ enum {
 	STEPS = 16,
 	FRAGMENT = 4,    // registers of operand a
 	LINES = 8,       // of a group
-	LONGEST = 64,    // elements of a line
 	EACH = WIDE / 2, // elements of a piece
 	COLUMNS = 8      // of a part of the sums
 };
 
+// Returns which operand of the product is operand i of an instruction, and the reverse.
+static int operand(const ThreadTile *d, int i)
+{
+	return d->s->swapped ? !i : i;
+}
+
+static bool are_beside(const ThreadTile *d) // the warpgroups
+{
+	return d->size[operand(d, 0)] == ROWS;
+}
+
 static int columns_of(const ThreadTile *d) // of an instruction
 {
-	return (int)d->size[1] / (d->size[0] == ROWS ? GROUPS : 1);
+	return (int)d->size[operand(d, 1)] / (are_beside(d) ? GROUPS : 1);
 }
 
 static int sums_of(const ThreadTile *d)
@@ -46,18 +56,23 @@ static Value group_of(ThreadTile *d)
 }
 
 // Returns the first row or column of the thread's part.
-static Value first_of(ThreadTile *d, int o)
+static Value first_of(ThreadTile *d, int i)
 {
-	bool beside = d->size[0] == ROWS;
-	int64_t apart = o ? columns_of(d) : ROWS;
-	return beside == (o == 1) ? times(d->g, group_of(d), apart) : number(d->g, 0);
+	int64_t apart = i ? columns_of(d) : ROWS;
+	return are_beside(d) == (i == 1) ? times(d->g, group_of(d), apart) : number(d->g, 0);
 }
 
 // ---- shared memory --------------------------------------------------------------------
 
 static int64_t line_length(const ThreadTile *d, int o)
 {
-	return MIN(LONGEST, d->share[o].along ? d->s->depth : o ? columns_of(d) : ROWS);
+	bool along = d->share[o].along;
+	return MIN(GROUP_LINE, along ? d->s->depth : operand(d, o) ? columns_of(d) : ROWS);
+}
+
+static bool is_turned(const ThreadTile *d, int i) // by an instruction, whose operand it is
+{
+	return !d->share[operand(d, i)].along;
 }
 
 static int64_t block_size(const ThreadTile *d, int o)
@@ -82,7 +97,8 @@ static Value place(ThreadTile *d, int o, Value k, Value other)
 
 static int64_t share_size(ThreadTile *d, int o)
 {
-	return d->size[o] * d->s->depth;
+	int64_t side = d->share[o].side, length = line_length(d, o);
+	return (d->share[o].along ? side : ceil_div(side, length) * length) * d->s->depth;
 }
 
 // Returns the number of a byte in shared memory.
@@ -102,31 +118,35 @@ static Value number32(Gen *g, int64_t n)
 static void set_bases(ThreadTile *d)
 {
 	Gen *g = d->g;
-	for (int o = 0; o < 2; o++) {
+	for (int i = 0; i < 2; i++) {
+		int o = operand(d, i);
 		bool along = d->share[o].along;
 		int64_t block = along ? 1 : block_size(d, o) / EACH;
 		Value first =
-		    times(g, first_of(d, o), along ? line_length(d, o) : d->share[o].lines);
+		    times(g, first_of(d, i), along ? line_length(d, o) : d->share[o].lines);
 		Value at = place_in(g, d->packed, d->shared,
 		                    sum_of(g, first, number(g, d->share[o].start)));
 		at = LLVMBuildLShr(g->b, shared_address(g, at), number32(g, 4), "");
-		d->base[o][0] = LLVMBuildOr(g->b, at, number32(g, block << 16), "");
+		d->base[i][0] = LLVMBuildOr(g->b, at, number32(g, block << 16), "");
 	}
 }
 
 // Returns the descriptor of an operand from step k of the stage on, which begins so many pieces
 // after the first: in the high half are how far groups of lines are apart and, from bit 30 on,
 // the swizzle.
-static Value descriptor(ThreadTile *d, int o, int k, Value stage)
+static Value descriptor(ThreadTile *d, int i, int k, Value stage)
 {
 	Gen *g = d->g;
 	enum { BYTES_128 = 1, BYTES_64, BYTES_32 };
+	int o = operand(d, i);
 	int64_t line = line_length(d, o);
-	int64_t swizzle = line == LONGEST ? BYTES_128 : line == LONGEST / 2 ? BYTES_64 : BYTES_32;
+	int64_t swizzle = line == GROUP_LINE       ? BYTES_128
+	                  : line == GROUP_LINE / 2 ? BYTES_64
+	                                           : BYTES_32;
 	int64_t steps = k * line;
 	if (d->share[o].along)
 		steps = k / line * block_size(d, o) + k % line;
-	Value low = d->base[o][0];
+	Value low = d->base[i][0];
 	if (!d->share[o].stays)
 		low = LLVMBuildAdd(g->b, low, stage, "");
 	low = LLVMBuildAdd(g->b, low, number32(g, steps / EACH), "");
@@ -241,7 +261,7 @@ static void emulate_matrices(ThreadTile *d, int k, const Value *descriptors)
 	for (int o = held; o < 2; o++)
 		in[n++] = descriptors[o];
 	in[n++] = number32(g, columns_of(d));
-	in[n++] = number32(g, !d->share[0].along + 2 * !d->share[1].along);
+	in[n++] = number32(g, is_turned(d, 0) + 2 * is_turned(d, 1));
 	in[n++] = number32(g, d->p.matrix == E_f16);
 	hardware(g, NULL, held ? "amos_gpu_wgmma_held" : "amos_gpu_wgmma", nothing(g), n, in);
 }
@@ -277,8 +297,8 @@ static void multiply_matrices(ThreadTile *d, int k, Value stage)
 		say(&code, "$%d, ", in);
 	say(&code, "$%d, p, 1, 1", held ? in : in + 1);
 	if (!held)
-		say(&code, ", %d", !d->share[0].along);
-	say(&code, ", %d; }", !d->share[1].along);
+		say(&code, ", %d", is_turned(d, 0));
+	say(&code, ", %d; }", is_turned(d, 1));
 	with_sums(d, code.at, held ? 1 : 2, descriptors + (held > 0));
 }
 
