@@ -172,7 +172,7 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 	int64_t batch = b->batch - idle_bytes(m->model);
 	amos_give_back();
 	int64_t process = amos_process_memory(m);
-	char why[256];
+	char warning[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
 		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
@@ -187,9 +187,8 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 		return status;
 	if (c->options.json || !c->options.quiet)
 		print_result(result, c->options.json);
-	if (isfinite(result->constant.loss))
-		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
-		        amos_constant_text(why, sizeof why, &result->constant));
+	if (!c->options.quiet && amos_learned_nothing(warning, sizeof warning, result))
+		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0], warning);
 	return AMOS_DONE;
 }
 
@@ -340,10 +339,11 @@ static int export_onnx(const struct command *c, const struct amos_checkpoint *fr
 static int verb_export(struct command *c)
 {
 	const char *out = c->options.out, *dot = out ? strrchr(out, '.') : NULL;
+	bool onnx = dot && !strcmp(dot, ".onnx"), npz = dot && !strcmp(dot, ".npz");
 	struct amos_checkpoint *from;
-	if (!out || !strcmp(out, "-")) // the name's ending says what to write
-		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz%s",
-		                 out ? ", found '-'" : "");
+	if (!onnx && !npz) // the name's ending says what to write
+		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz%s%s%s",
+		                 out ? ", found '" : "", out ? out : "", out ? "'" : "");
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
@@ -354,8 +354,7 @@ static int verb_export(struct command *c)
 	                         from->path)
 	             : amos_output_check(out);
 	if (!status)
-		status =
-		    dot && !strcmp(dot, ".onnx") ? export_onnx(c, from) : export_arrays(from, out);
+		status = onnx ? export_onnx(c, from) : export_arrays(from, out);
 	amos_checkpoint_close(from);
 	return status;
 }

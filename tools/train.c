@@ -180,8 +180,7 @@ void verb_train(Session *session)
 		print_json_result(untrained, &result, folder, trained, last);
 	else if (!chosen(session, OPT_quiet))
 		print_result(&result, trained, last);
-	char why[256];
-	if (isfinite(result.constant.loss))
-		tell(session, "amosc: warning: %s: %s\n", session->path,
-		     amos_constant_text(why, sizeof why, &result.constant));
+	char warning[256];
+	if (amos_learned_nothing(warning, sizeof warning, &result))
+		tell(session, "amosc: warning: %s: %s\n", session->path, warning);
 }
