@@ -292,7 +292,7 @@ static int write_outputs(const struct amos *m, const struct amos_entry *entry, c
 
 static int run(struct command *c, struct amos *m, struct amos_data *data)
 {
-	const struct amos_entry *entry = amos_find_entry(c->model, c->verb->name);
+	const struct amos_entry *entry = amos_find_entry(c->model, "run");
 	int status = amos_output_check(c->options.out);
 	if (!status)
 		status = amos_data_eval(data, m, 0, 1);
@@ -303,11 +303,10 @@ static int run(struct command *c, struct amos *m, struct amos_data *data)
 
 static int verb_run(struct command *c)
 {
-	const char *name = c->verb->name;
 	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
+		return amos_fail(AMOS_USAGE, "run: expected -o OUT.npz");
 	c->options.out = amos_output_name(c->options.out);
-	return with_model(c, 1, (const char *const[]){name, NULL}, run);
+	return with_model(c, 1, (const char *const[]){"run", NULL}, run);
 }
 
 static int export_arrays(const struct amos_checkpoint *from, const char *path)
@@ -393,8 +392,6 @@ static const struct verb verbs[] = {
      "Compute loss and metrics over all data, or the held-out part", verb_eval},
     {"run", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
      "Write the outputs of one batch, of the inputs' exact shapes, to OUT.npz", verb_run},
-    {"grad", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
-     "Write outputs, loss and gradients of one batch to OUT.npz", verb_run},
     {"export", COMMON | OUT | KEEP, "CHECKPOINT",
      "Write the weights of a checkpoint or run directory to OUT.onnx, the trained model, or "
      "OUT.npz",
