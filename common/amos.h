@@ -52,7 +52,7 @@ struct amos;       /* an instance of a model */
 
 /* AMOS_INPUT: invalid values, checkpoint or name; or compiled for another CPU or version.
  * AMOS_USAGE: the model was compiled without this.
- * AMOS_MACHINE: out of memory, disk full, no access. */
+ * AMOS_MACHINE: out of memory, disk full, a device that fails. */
 enum amos_status { AMOS_DONE = 0, AMOS_INPUT = 1, AMOS_USAGE = 2, AMOS_MACHINE = 3 };
 
 /* Types of elements. F16 and BF16 are uint16_t, BF16 the upper half of an f32; BOOL is uint8_t, 0

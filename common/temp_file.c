@@ -298,6 +298,8 @@ void amos_file_drop(struct amos_temp_file *file)
 		fclose(file->to);
 	if (file->temporary)
 		unlink(file->temporary);
+	if (file->temporary && !file->cached && !file->device)
+		clean_target(file->target, folder_length(file->target), file->target);
 	forget_file(file);
 }
 

@@ -287,6 +287,9 @@ static const Graph *entry_loss(Program *p, Entry *e)
 		return g;
 	if (chosen(p->session, OPT_cotangent))
 		return cotangent_pass(arena, g, cotangent_shapes(p->session, p->data, g));
+	const char *doubt = expr ? loss_doubt(g, expr) : NULL;
+	if (doubt)
+		tell(p->session, "amosc: warning: %s: %s\n", p->session->path, doubt);
 	g = p->update_only ? with_loss(p->session, e->unit.graph) : loss_pass(arena, g, expr);
 	if (!strcmp(e->unit.name, "grad") || !find_output(g, "loss"))
 		return g;

@@ -20,7 +20,8 @@ typedef struct Reading { // the ReadOptions while they are collected
 	int64_t batch, size; // placeholders for open dimensions: the first axis, the others
 	Binds binds;
 	Binds values; // of --bind
-	VEC(const char *) freeze, detach;
+	VEC(Selection) select;
+	VEC(const char *) detach;
 	KnownList known;
 } Reading;
 
@@ -132,12 +133,11 @@ static Reading read_choices(Session *session, bool random)
 	r.values = r.binds;
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		if (c->option == OPT_freeze)
-			PUSH(session->arena, r.freeze, c->value);
+		bool train = c->option == OPT_train;
+		if (train || c->option == OPT_freeze)
+			PUSH(session->arena, r.select, ((Selection){c->value, train}));
 		if (c->option == OPT_detach)
 			PUSH(session->arena, r.detach, c->value);
-		if (c->option == OPT_train)
-			PUSH(session->arena, r.freeze, format(session->arena, "!%s", c->value));
 	}
 	return r;
 }
@@ -312,8 +312,8 @@ static Model *read_with(const Reading *r, bool list)
 	    .bind = r->binds.at,
 	    .nvalue = r->values.count,
 	    .value = r->values.at,
-	    .nfreeze = r->freeze.count,
-	    .freeze = r->freeze.at,
+	    .nselect = r->select.count,
+	    .select = r->select.at,
 	    .ndetach = r->detach.count,
 	    .detach = r->detach.at,
 	    .statistics = statistics(session, r->random),

@@ -116,12 +116,30 @@ static void read_value(const Session *session, OptionName option, const char *va
 		bad_usage(session, amos_error());
 }
 
+// Checks the pattern of an option PAT, or PAT=VALUE, which the last '=' ends.
+static void check_pattern_of(const Session *session, OptionName option, const char *value)
+{
+	static const OptionName plain[] = {OPT_freeze, OPT_train, OPT_detach, OPT_wrt},
+	                        assigned[] = {OPT_eta, OPT_slots};
+	Arena *arena = session->arena;
+	const char *where = format(arena, "--%s", long_name(arena, option)),
+	           *equal = strrchr(value, '=');
+	for (int i = 0; i < COUNT(plain); i++)
+		if (option == plain[i])
+			check_pattern(where, value);
+	for (int i = 0; equal && i < COUNT(assigned); i++)
+		if (option == assigned[i])
+			check_pattern(where, format(arena, "%.*s", (int)(equal - value), value));
+}
+
 void check_value(const Session *session, const Choice *choice)
 {
 	int64_t n;
 	double x;
-	if (choice->value)
-		read_value(session, choice->option, choice->value, &n, &x);
+	if (!choice->value)
+		return;
+	read_value(session, choice->option, choice->value, &n, &x);
+	check_pattern_of(session, choice->option, choice->value);
 }
 
 double choice_number(const Session *session, OptionName option, double otherwise)

@@ -6,14 +6,25 @@ static const char where[] = "--loss";
 
 // ---- the table ------------------------------------------------------------------------
 
+typedef enum Operand {
+	OPERAND_numbers,
+	OPERAND_logits,
+	OPERAND_probabilities,
+	OPERAND_log_probabilities
+} Operand;
+static const char *const operands[] = {"numbers", "logits", "probabilities", "log-probabilities"};
+
 typedef struct Loss {
 	const char *name;
+	Operand operand;
+	const char *instead;
 	enum { LABELS_classes, LABELS_values } labels;
 	enum { CONSTANT_none, CONSTANT_frequencies, CONSTANT_mean } constant;
 } Loss;
 
 static const Loss losses[] = {
-#define LOSS(name, labels, constant, meaning) {#name, LABELS_##labels, CONSTANT_##constant},
+#define LOSS(name, operand, instead, labels, constant, meaning)                                    \
+	{#name, OPERAND_##operand, instead, LABELS_##labels, CONSTANT_##constant},
 #include "losses.def"
 #undef LOSS
 };
@@ -256,6 +267,58 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 	if (find_output(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;
+}
+
+// ---- operands of another kind ---------------------------------------------------------
+
+// Returns the value whose elements, in another order or type, are those of `r`.
+static Ref same_elements(const Graph *g, Ref r)
+{
+	r = unmoved(g, r);
+	while (val(g, r)->op == O_cast || val(g, r)->op == O_detach)
+		r = unmoved(g, val(g, r)->in[0]);
+	return r;
+}
+
+static bool is_weight(const Graph *g, Ref r)
+{
+	const Val *v = val(g, same_elements(g, r));
+	int kind = v->op == O_slot ? g->slots.at[v->attr->i[0]].kind : S_input;
+	return kind == S_param || kind == S_frozen;
+}
+
+// Returns what a value certainly is: probabilities of a softmax or sigmoid, or logits, a product
+// with a weight and its bias; otherwise numbers.
+static Operand operand_of(const Graph *g, Ref r)
+{
+	const Val *v = val(g, same_elements(g, r));
+	if (v->op == O_add && (is_weight(g, v->in[0]) || is_weight(g, v->in[1])))
+		v = val(g, same_elements(g, v->in[is_weight(g, v->in[0])]));
+	else if (v->op == O_softmax || (v->op == O_act && v->attr->i[0] == A_sigmoid))
+		return OPERAND_probabilities;
+	bool product = v->op == O_dot && (is_weight(g, v->in[0]) || is_weight(g, v->in[1]));
+	return product ? OPERAND_logits : OPERAND_numbers;
+}
+
+static bool is_misused(void *graph, const Expr *e)
+{
+	const Loss *loss = loss_called(e);
+	Ref y = loss && e->nin && e->in[0]->kind == X_name ? find_output(graph, e->in[0]->name) : 0;
+	Operand found = y ? operand_of(graph, y) : OPERAND_numbers;
+	return loss && loss->operand != OPERAND_numbers && found != OPERAND_numbers &&
+	       found != loss->operand;
+}
+
+const char *loss_doubt(const Graph *g, const char *expr)
+{
+	const Expr *call = find_part(parse_text(g->arena, where, expr), is_misused, (void *)g);
+	if (!call)
+		return NULL;
+	const Loss *loss = loss_called(call);
+	const char *name = call->in[0]->name;
+	return format(g->arena, "--loss: %s(%s, ...): expected %s, found %s; %s", loss->name,
+	              name_text(g->arena, name), operands[loss->operand],
+	              operands[operand_of(g, find_output(g, name))], loss->instead);
 }
 
 const char *loss_labels(const Graph *loss, const char *expr)

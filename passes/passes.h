@@ -15,6 +15,9 @@ const char *loss_names(Arena *); // Returns the names of losses.def, as a list.
 // Returns the input that `expr`, a cross entropy (class numbers) or mean squared error (floats),
 // compares with; NULL: `expr` is NULL or another loss.
 const char *loss_labels(const Graph *loss, const char *expr);
+// Returns a warning if `expr` calls a loss on an output of another kind, such as cross_entropy on
+// probabilities; NULL: none.
+const char *loss_doubt(const Graph *, const char *expr);
 // Fails if `expr` cannot be parsed or uses no output of the model, which itself may be unreadable.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
 // Adds the loss sum(output * cotangent) over outputs. Cotangents are new inputs, named COTANGENT_OF

@@ -57,7 +57,11 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 		return AMOS_DONE;
 	struct amos_input as = {.name = to->name, .type = to->type, .rank = rank};
 	memcpy(as.dim, to->dim, sizeof as.dim);
-	return amos_shape_mismatch(feed->source, &as, from);
+	bool one_hot = to->ignore && from->rank > 1 && from->dim[from->rank - 1] == to->limit;
+	return amos_shape_mismatch(feed->source, &as, from,
+	                           one_hot ? HELP "labels are class numbers; those of one-hot rows "
+	                                          "are argmax over the last axis"
+	                                   : "");
 }
 
 static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)

@@ -7,13 +7,13 @@
 enum { DEFAULT_BATCH = 32 };
 
 int amos_shape_mismatch(const struct amos_source *source, const struct amos_input *input,
-                        const struct amos_array *array)
+                        const struct amos_array *array, const char *help)
 {
 	char found[256], expected[256];
 	return amos_fail(
-	    AMOS_INPUT, "--data %s: expected %s, found %s", source->name,
+	    AMOS_INPUT, "--data %s: expected %s, found %s%s", source->name,
 	    amos_shape_text(expected, sizeof expected, input->type, input->rank, input->dim),
-	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim));
+	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim), help);
 }
 
 // True if the input has no batch axis: it takes one sample, which has all of its axes.
@@ -39,10 +39,10 @@ static int bind_axes(const struct amos_source *source, struct amos_input *input,
 	for (int a = 0; from && takes_one_sample(input, array) && a < input->rank; a++)
 		input->dim[a] = array->dim[a + 1];
 	if (array->rank != input->rank)
-		return from ? AMOS_DONE : amos_shape_mismatch(source, input, array);
+		return from ? AMOS_DONE : amos_shape_mismatch(source, input, array, "");
 	for (int a = from; a < input->rank; a++) {
 		if (!from && input->dim[a] >= 0 && input->dim[a] != array->dim[a])
-			return amos_shape_mismatch(source, input, array);
+			return amos_shape_mismatch(source, input, array, "");
 		if (input->dim[a] < 0)
 			input->dim[a] = array->dim[a];
 	}
@@ -252,7 +252,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 		bool single = data->counted < 0; // all arrays form one batch
 		bool stream = !single && array->rank == 1 && per > 1;
 		if (stream && !first && !data->stream) // one number, not one row, per sample
-			return amos_shape_mismatch(source, &inputs[i], array);
+			return amos_shape_mismatch(source, &inputs[i], array, "");
 		status = count_input(data, source, first, stream,
 		                     single ? data->batch : array->dim[0], per);
 		first = false;

@@ -1,4 +1,4 @@
-// constant.c: computes the best constant prediction, to detect a model that learned nothing.
+// constant.c: detects a model that learned nothing, by the best constant prediction.
 // Cross entropy: the frequencies of the labels; mean squared error: the mean of each element of a
 // sample. Both are computed from the samples that are evaluated, so no constant has a lower
 // loss.
@@ -96,14 +96,21 @@ int amos_constant(struct amos *m, const struct amos_data *data, struct amos_cons
 	return status;
 }
 
-const char *amos_constant_text(char *to, size_t room, const struct amos_constant *c)
+bool amos_learned_nothing(char *to, size_t room, const struct amos_result *r)
 {
+	const struct amos_constant *c = &r->constant;
 	char accuracy[64] = "";
+	if (r->zero)
+		snprintf(to, room,
+		         "the loss was 0 in every step, so nothing was learned; check that --loss "
+		         "compares the model with its targets");
+	if (r->zero || !isfinite(c->loss))
+		return r->zero;
 	if (isfinite(c->accuracy))
 		snprintf(accuracy, sizeof accuracy, " (accuracy %.4g)", c->accuracy);
 	snprintf(to, room,
 	         "the model is no better than a constant prediction; expected a loss below %.4g%s, "
 	         "found %.4g",
 	         c->loss, accuracy, c->model);
-	return to;
+	return true;
 }

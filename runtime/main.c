@@ -172,7 +172,7 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 	int64_t batch = b->batch - idle_bytes(m->model);
 	amos_give_back();
 	int64_t process = amos_process_memory(m);
-	char why[256];
+	char warning[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
 		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
@@ -187,9 +187,8 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 		return status;
 	if (c->options.json || !c->options.quiet)
 		print_result(result, c->options.json);
-	if (isfinite(result->constant.loss))
-		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
-		        amos_constant_text(why, sizeof why, &result->constant));
+	if (!c->options.quiet && amos_learned_nothing(warning, sizeof warning, result))
+		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0], warning);
 	return AMOS_DONE;
 }
 
@@ -293,7 +292,7 @@ static int write_outputs(const struct amos *m, const struct amos_entry *entry, c
 
 static int run(struct command *c, struct amos *m, struct amos_data *data)
 {
-	const struct amos_entry *entry = amos_find_entry(c->model, c->verb->name);
+	const struct amos_entry *entry = amos_find_entry(c->model, "run");
 	int status = amos_output_check(c->options.out);
 	if (!status)
 		status = amos_data_eval(data, m, 0, 1);
@@ -304,11 +303,10 @@ static int run(struct command *c, struct amos *m, struct amos_data *data)
 
 static int verb_run(struct command *c)
 {
-	const char *name = c->verb->name;
 	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
+		return amos_fail(AMOS_USAGE, "run: expected -o OUT.npz");
 	c->options.out = amos_output_name(c->options.out);
-	return with_model(c, 1, (const char *const[]){name, NULL}, run);
+	return with_model(c, 1, (const char *const[]){"run", NULL}, run);
 }
 
 static int export_arrays(const struct amos_checkpoint *from, const char *path)
@@ -340,10 +338,11 @@ static int export_onnx(const struct command *c, const struct amos_checkpoint *fr
 static int verb_export(struct command *c)
 {
 	const char *out = c->options.out, *dot = out ? strrchr(out, '.') : NULL;
+	bool onnx = dot && !strcmp(dot, ".onnx"), npz = dot && !strcmp(dot, ".npz");
 	struct amos_checkpoint *from;
-	if (!out || !strcmp(out, "-")) // the name's ending says what to write
-		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz%s",
-		                 out ? ", found '-'" : "");
+	if (!onnx && !npz) // the name's ending says what to write
+		return amos_fail(AMOS_USAGE, "export: expected -o OUT.onnx or OUT.npz%s%s%s",
+		                 out ? ", found '" : "", out ? out : "", out ? "'" : "");
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
@@ -354,8 +353,7 @@ static int verb_export(struct command *c)
 	                         from->path)
 	             : amos_output_check(out);
 	if (!status)
-		status =
-		    dot && !strcmp(dot, ".onnx") ? export_onnx(c, from) : export_arrays(from, out);
+		status = onnx ? export_onnx(c, from) : export_arrays(from, out);
 	amos_checkpoint_close(from);
 	return status;
 }
@@ -394,8 +392,6 @@ static const struct verb verbs[] = {
      "Compute loss and metrics over all data, or the held-out part", verb_eval},
     {"run", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
      "Write the outputs of one batch, of the inputs' exact shapes, to OUT.npz", verb_run},
-    {"grad", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
-     "Write outputs, loss and gradients of one batch to OUT.npz", verb_run},
     {"export", COMMON | OUT | KEEP, "CHECKPOINT",
      "Write the weights of a checkpoint or run directory to OUT.onnx, the trained model, or "
      "OUT.npz",

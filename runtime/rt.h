@@ -363,7 +363,7 @@ int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
 void amos_append(char **text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void amos_list_name(char *list, size_t room, const char *name); // appends to "a, b"
 int amos_shape_mismatch(const struct amos_source *, const struct amos_input *,
-                        const struct amos_array *);
+                        const struct amos_array *, const char *help);
 // Returns the divisor of a source's values for an input of type class `class`: 255 for the bytes of
 // a float input, unless they are tokens or raw(); else 1.
 double amos_divisor(const struct amos_data *, const struct amos_source *, char class);

@@ -265,6 +265,7 @@ struct amos_result {
 	struct amos_constant constant;   // the best one, if the model is no better; else NAN
 	double seconds;
 	int stopped; // 1: stopped by a signal
+	int zero;    // 1: the loss was 0 in every batch
 };
 // Trains until --steps or --epochs are done or a signal stops it (still AMOS_DONE), in the
 // directory options.out (or options.resume), which gets log.jsonl, TensorBoard events, last.ckpt,
@@ -282,8 +283,9 @@ int amos_evaluate_data(struct amos *, const struct amos_data *, struct amos_resu
 // Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
 // the caller.
 int amos_command(const char *dir, int *argc, char ***argv);
-// Writes the comparison with a constant prediction, for a warning, to `to` and returns `to`.
-const char *amos_constant_text(char *to, size_t room, const struct amos_constant *);
+// Writes a warning to `to` if the model is no better than a constant prediction or the loss was
+// always 0. Returns false if there is none.
+bool amos_learned_nothing(char *to, size_t room, const struct amos_result *);
 // amos_command_writes() records in command.json that the run in `dir` writes its trained model to
 // `path`; amos_command_wrote() sets *wrote if it has. The directory part of `path` is ignored.
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);

@@ -224,12 +224,19 @@ static void free_intermediate(struct amos_data *data)
 	}
 }
 
+// Returns the '=' of NAME=SOURCE; NULL: `text` is a file of named arrays, whose path may have one.
+static const char *find_equals(const char *text)
+{
+	const char *equals = strchr(text, '=');
+	return equals && equals != text && access(text, F_OK) ? equals : NULL;
+}
+
 int amos_sources_open(struct amos_data *data, const struct amos_list *list)
 {
 	int status = AMOS_DONE;
 	for (int i = 0; !status && i < list->count; i++) {
-		const char *equals = strchr(list->at[i], '=');
-		if (!equals || equals == list->at[i]) {
+		const char *equals = find_equals(list->at[i]);
+		if (!equals) {
 			status = open_all(data, list->at[i]);
 			continue;
 		}

@@ -300,6 +300,7 @@ static int end_batch(struct training *t, const struct batch *b)
 	double loss = t->loss >= 0 ? amos_out_number(t->m, b->entry, t->loss) : 0;
 	if (!isfinite(loss))
 		return stop_at_loss(t, loss);
+	t->result->zero = t->result->zero && loss == 0;
 	status = b->entry == t->entry ? check_scale(t) : AMOS_DONE;
 	if (status)
 		return status;
@@ -377,6 +378,7 @@ static int loop(struct training *t)
 {
 	t->begin_time = t->line_time = t->save_time = amos_now();
 	t->begin_run = t->line_run = t->started_runs = t->point.run;
+	t->result->zero = t->loss >= 0 && !t->point.step && !ended(t);
 	t->started_steps = t->point.step;
 	t->left = batches_left(t);
 	t->epoch = t->point.run / amos_data_batches(t->data);

@@ -115,15 +115,16 @@ static void nested(void)
 
 static void bad_pattern(void)
 {
-	matches("/(/", "x");
+	check_pattern("--freeze", "/a|b/");
+	check_pattern("--freeze", "/(/");
 }
 
 static void failures_in_order(void)
 {
 	failing(plain, STATUS_INPUT, "model.onnx: node 'a' is odd");
 	failing(nested, STATUS_INPUT, "model.onnx: node 'a' is odd");
-	failing(bad_pattern, STATUS_INPUT,
-	        "pattern: '/(/' is not a regular expression: Unmatched ( or \\(");
+	failing(bad_pattern, STATUS_USAGE,
+	        "--freeze: '/(/' is not a regular expression: Unmatched ( or \\(");
 }
 
 int main(void)

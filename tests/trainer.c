@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 	expect(1, "run parts --data x=x.npy -o out5.npz", "err.txt",
 	       "expected f32[4,3], found f32[5,3]");
 	CHECK(access("out5.npz", F_OK), "a rejected run leaves a file");
-	expect(1, "grad --data x=x.npy -o g.npz", "err.txt", "compiled without 'grad'");
+	expect(2, "grad --data x=x.npy -o g.npz", "err.txt", "one argument too many: grad");
 	expect(2, "run --data x=x.npy", "err.txt", "expected -o");
 	expect(1, "run parts --data x=ones -o no/such/x.npz", "err.txt",
 	       "no/such/x.npz: cannot write");

@@ -6,6 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// True if a list of options has the value of the first command, which would count twice.
+static bool repeats(const Choice *c, int count, const Choice *first)
+{
+	for (int i = 0; i < count; i++)
+		if (!strcmp(options[c->option].type, "list") && c->option == first[i].option &&
+		    !strcmp(c->value, first[i].value))
+			return true;
+	return false;
+}
+
 // For --resume, inserts the options of the command that began the run before those of this one.
 static void recall(Session *session)
 {
@@ -41,7 +51,8 @@ static void recall(Session *session)
 	if (!first.path)
 		fail(run, "no run to resume: the command in command.json names no model");
 	for (int i = 0; i < session->choices.count; i++)
-		PUSH(arena, first.choices, session->choices.at[i]);
+		if (!repeats(&session->choices.at[i], kept, first.choices.at))
+			PUSH(arena, first.choices, session->choices.at[i]);
 	*session = first;
 	if (here)
 		return;
@@ -180,8 +191,7 @@ void verb_train(Session *session)
 		print_json_result(untrained, &result, folder, trained, last);
 	else if (!chosen(session, OPT_quiet))
 		print_result(&result, trained, last);
-	char why[256];
-	if (isfinite(result.constant.loss))
-		tell(session, "amosc: warning: %s: %s\n", session->path,
-		     amos_constant_text(why, sizeof why, &result.constant));
+	char warning[256];
+	if (amos_learned_nothing(warning, sizeof warning, &result))
+		tell(session, "amosc: warning: %s: %s\n", session->path, warning);
 }

@@ -107,8 +107,9 @@ bool ends_with(const char *s, const char *suffix);
 // Returns the index of the item of this name, its first member; -1: none.
 #define FIND(name, table) amos_index((name), (table), COUNT(table), sizeof *(table))
 // True if `s` matches `pattern`: a glob (`*.bias`), or a regular expression between slashes
-// (`/h\.[0-9]+/`). Fails if that is invalid.
+// (`/h\.[0-9]+/`). Fails if that is invalid, as does check_pattern() at `where`.
 bool matches(const char *pattern, const char *s);
+void check_pattern(const char *where, const char *pattern);
 // Returns a hint for a pattern that matches none of `names`: "did you mean a, b?", or some of the
 // names.
 const char *suggest(Arena *, const char *pattern, int count, const char *const *names);

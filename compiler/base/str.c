@@ -74,30 +74,40 @@ bool ends_with(const char *s, const char *suffix)
 	return all >= end && strcmp(s + all - end, suffix) == 0;
 }
 
-static bool matches_regex(const char *pattern, size_t length, const char *s)
+// Compiles the expression between the slashes of `pattern`, if it has them. Fails if it is invalid.
+static bool compile_regex(const char *where, const char *pattern, regex_t *regex)
 {
+	size_t length = strlen(pattern);
+	if (length < 2 || pattern[0] != '/' || pattern[length - 1] != '/')
+		return false;
 	Arena *arena = arena_new();
-	char *inner = take(arena, length - 1);
-	memcpy(inner, pattern + 1, length - 2);
-	regex_t regex;
-	int error = regcomp(&regex, inner, REG_EXTENDED | REG_NOSUB);
+	int error = regcomp(regex, format(arena, "%.*s", (int)(length - 2), pattern + 1),
+	                    REG_EXTENDED | REG_NOSUB);
 	arena_free(arena);
 	if (error) {
 		char text[128];
-		regerror(error, &regex, text, sizeof text);
-		fail("pattern", "'%s' is not a regular expression: %s", pattern, text);
+		regerror(error, regex, text, sizeof text);
+		fail_status(STATUS_USAGE, where, "'%s' is not a regular expression: %s", pattern,
+		            text);
 	}
-	bool found = regexec(&regex, s, 0, NULL, 0) == 0;
-	regfree(&regex);
-	return found;
+	return true;
+}
+
+void check_pattern(const char *where, const char *pattern)
+{
+	regex_t regex;
+	if (compile_regex(where, pattern, &regex))
+		regfree(&regex);
 }
 
 bool matches(const char *pattern, const char *s)
 {
-	size_t length = strlen(pattern);
-	if (length >= 2 && pattern[0] == '/' && pattern[length - 1] == '/')
-		return matches_regex(pattern, length, s);
-	return fnmatch(pattern, s, 0) == 0;
+	regex_t regex;
+	if (!compile_regex("pattern", pattern, &regex))
+		return fnmatch(pattern, s, 0) == 0;
+	bool found = regexec(&regex, s, 0, NULL, 0) == 0;
+	regfree(&regex);
+	return found;
 }
 
 // Returns the Levenshtein distance of `s` to the glob, in which a star matches any characters.

@@ -30,6 +30,11 @@ typedef enum Precision { // that floats are computed in
 	PRECISION_FILE, // f64 if the file computes doubles from data or weights, else f32
 } Precision;
 
+typedef struct Selection { // initializers to train or to freeze
+	const char *pattern;
+	bool train;
+} Selection;
+
 typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
@@ -37,8 +42,8 @@ typedef struct ReadOptions {
 	// the name. Such an input has no slot in the graph.
 	int nvalue;
 	const Bind *value;
-	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
-	const char *const *freeze;
+	int nselect; // in order; the last one that matches wins
+	const Selection *select;
 	int ndetach; // patterns: no gradient passes the values whose names match
 	const char *const *detach;
 	Statistics statistics;

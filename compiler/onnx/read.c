@@ -294,7 +294,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .proto = proto,
 	              .stands = stands,
 	              .wide = wide,
-	              .met = NEWS(arena, bool, options->nfreeze + 1),
+	              .met = NEWS(arena, bool, options->nselect + 1),
 	              .met_detach = NEWS(arena, bool, options->ndetach + 1),
 	              .noted = table_new(arena),
 	              .attributes = table_new(arena),

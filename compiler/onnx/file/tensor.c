@@ -133,12 +133,21 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 
 // ---- external data --------------------------------------------------------------------
 
-static const char *external_field(const TensorProto *t, const char *key)
+static const char *external_field(const TensorProto *t, const char *where, const char *key)
 {
-	for (size_t i = 0; i < t->n_external_data; i++)
-		if (!strcmp(t->external_data[i]->key, key))
-			return t->external_data[i]->value;
-	return NULL;
+	const char *found = NULL;
+	for (size_t i = 0; i < t->n_external_data; i++) {
+		const StringStringEntryProto *entry = t->external_data[i];
+		if (strcmp(entry->key, key))
+			continue;
+		if (found && strcmp(found, entry->value))
+			fail(where,
+			     "external data of '%s': %s is '%s' and '%s'; expected one" HELP
+			         EXPORT_AGAIN,
+			     t->name, key, found, entry->value);
+		found = entry->value;
+	}
+	return found;
 }
 
 static Bytes outside_bytes(File *file, const char *where, const char *location)
@@ -164,7 +173,7 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 static int64_t external_number(const TensorProto *t, const char *where, const char *key,
                                int64_t otherwise)
 {
-	const char *text = external_field(t, key);
+	const char *text = external_field(t, where, key);
 	if (!text)
 		return otherwise;
 	char *end;
@@ -180,7 +189,7 @@ static int64_t external_number(const TensorProto *t, const char *where, const ch
 // `wanted`: bytes by the tensor's shape; -1: of a type that is not known.
 static Bytes external_bytes(File *file, const char *where, const TensorProto *t, int64_t wanted)
 {
-	const char *location = external_field(t, "location");
+	const char *location = external_field(t, where, "location");
 	if (!location)
 		fail(
 		    where,

@@ -91,7 +91,7 @@ typedef struct Reader {
 	Table *placeholders, *targets;
 	VEC(const char *) parameters; // of these, by name
 	bool signature;               // the file lists these
-	bool *met;                    // by pattern of options->freeze: it met an initializer
+	bool *met;                    // by options->select: it met an initializer
 	bool *met_detach;             // the same of options->detach
 	Table *detached;              // a node -> its operands that are detached, a bit each
 	Table *attributes;            // schema.c: names -> the last node that has one of that name

@@ -411,13 +411,12 @@ const char *reason_to_ask(const Use *u)
 int users_choice(const Reader *r, const char *name, const char *file)
 {
 	int choice = -1;
-	for (int i = 0; i < r->options->nfreeze; i++) {
-		const char *pattern = r->options->freeze[i];
-		bool train = pattern[0] == '!';
-		if (!matches(pattern + train, name) && !matches(pattern + train, file))
+	for (int i = 0; i < r->options->nselect; i++) {
+		const Selection *s = &r->options->select[i];
+		if (!matches(s->pattern, name) && !matches(s->pattern, file))
 			continue;
 		r->met[i] = true;
-		choice = train;
+		choice = s->train;
 	}
 	return choice;
 }
@@ -427,13 +426,12 @@ void check_choices(Reader *r)
 	VEC(const char *) names = {0};
 	for (int i = 0; i < r->weights.count; i++)
 		PUSH(r->arena, names, r->weights.at[i]->name);
-	for (int i = 0; i < r->options->nfreeze; i++) {
-		const char *pattern = r->options->freeze[i];
-		bool train = pattern[0] == '!';
+	for (int i = 0; i < r->options->nselect; i++) {
+		const Selection *s = &r->options->select[i];
 		for (int k = 0; k < names.count && !r->met[i]; k++)
-			r->met[i] = matches(pattern + train, names.at[k]);
+			r->met[i] = matches(s->pattern, names.at[k]);
 		if (!r->met[i])
-			add_unmatched(r, train ? "train" : "freeze", pattern + train, "initializer",
+			add_unmatched(r, s->train ? "train" : "freeze", s->pattern, "initializer",
 			              names.count, names.at);
 	}
 }

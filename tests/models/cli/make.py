@@ -852,3 +852,16 @@ powers (int64[4] x, float[4] y) => (int64[4] power, int64[4] square, int32[4] kn
   square = Pow(x, two)
   known = Pow(k, by)
 }"""), "powers.onnx")
+
+# Outputs that losses take, and others take amiss.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+kinds (float[n, 4] x) => (float[n, 3] logits, float[n, 3] p, float[n, 3] each, float[n, 3] logs)
+<float[4, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.125, -0.5, 1.0, 0.75, 0.25, -0.125}, float[3] b = {0.25, -0.5, 0.125}>
+{
+  y = MatMul(x, w)
+  logits = Add(y, b)
+  soft = Softmax(logits)
+  p = Identity(soft)
+  each = Sigmoid(logits)
+  logs = LogSoftmax(logits)
+}"""), "kinds.onnx")
