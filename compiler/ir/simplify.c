@@ -407,7 +407,7 @@ static Ref (*const rule[OPS])(const Case *) = {
     [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,     [O_gather] = gather,
     [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,   [O_amin] = reduce,
     [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend, [O_add] = add,
-    [O_sub] = subtract,   [O_norm] = norm,
+    [O_sub] = subtract,    [O_norm] = norm,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
