@@ -1,6 +1,6 @@
 // npz.c: makes, shows and compares .npz files, for the file tests.
 // npz make OUT.npz NAME:TYPE[D,D...]=WHAT...
-//   WHAT: sin (element i is sin(0.7 i + 0.3)), mod:K (7 i mod K), or a number
+//   WHAT: sin (element i is sin(0.7 i + 0.3)), cos (its cosine), mod:K (7 i mod K), or a number
 // npz show FILE.npz
 //   one line per array: name, type, shape, first values: floats to 4 digits, integers in full
 // npz same A.npz B.npz
@@ -22,9 +22,15 @@ static double value_of(const char *what, int64_t i)
 {
 	if (!strcmp(what, "sin"))
 		return sin(0.7 * (double)i + 0.3);
+	if (!strcmp(what, "cos"))
+		return cos(0.7 * (double)i + 0.3);
 	if (starts_with(what, "mod:"))
 		return (double)(7 * i % atoll(what + strlen("mod:")));
-	return atof(what);
+	char *end;
+	double number = strtod(what, &end);
+	if (end == what || *end)
+		fail_status(STATUS_USAGE, what, "expected sin, cos, mod:K or a number");
+	return number;
 }
 
 // Makes an array from NAME:TYPE[D,D]=WHAT.
