@@ -96,5 +96,5 @@ const char *amos_explain_loss(char *problem, size_t room, const struct amos *m,
 	if (describe_sample(problem, room, m, data, run))
 		return "correct the data, or leave the sample out";
 	return "no update was made yet: look for very large values in the data, log(0) and 0/0 in "
-	       "the model and, in f16, values above 65504";
+	       "the model, bce of numbers outside 0 to 1 and, in f16, values above 65504";
 }
