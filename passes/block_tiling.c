@@ -42,11 +42,10 @@ typedef struct Choice {
 	double cost;
 } Choice;
 
-// What tiles there may be.
-typedef struct Bounds {
-	int64_t parts, sums; // of a sum; of a thread: at most
-	int64_t
-	    uneven[2]; // the same, of tiles whose rows, or columns, are no power of two; 0: none
+typedef struct Bounds {    // what tiles there may be
+	int64_t parts;     // of a sum, at most
+	int64_t sums;      // of a thread, at most
+	int64_t uneven[2]; // the same if rows, or columns, are not a power of two; 0: they must be
 } Bounds;
 
 // The time of the busiest multiprocessor, in fused products of a thread block, if `together`
@@ -62,7 +61,7 @@ static double cost_of(const Kind *kind, const DotSizes *p, const Machine *machin
 	double blocks = (double)busiest_blocks((int64_t)tiles * c->parts, machine->workers);
 	double steps = (double)ceil_div(p->k, c->parts) + (c->alone ? ALONE : START);
 	int64_t side = c->swapped ? c->height : c->columns;
-	bool even = !(side & (side - 1)) || side % GROUP_LINE == 0;
+	bool even = is_power_of_two(side) || side % GROUP_LINE == 0;
 	double loaded = (double)(c->height + c->columns + ceil_div(side, LOAD) * LOAD - side);
 	double cost = blocks * steps * (even ? 1 : RAGGED) *
 	              ((double)(c->height * c->columns) * kind->product + loaded * kind->load);
@@ -105,7 +104,8 @@ static void try_tile(const Machine *machine, const BlockSizes *z, int together, 
 	}
 }
 
-// Tries tiles of warpgroups of which one side is even, the rows of their instructions.
+// Tries tiles of warpgroups of which one side is not a power of two; the other has the rows of
+// their instructions.
 static void try_uneven(const Machine *machine, const BlockSizes *z, int together,
                        const Bounds *bounds, Choice *best)
 {
@@ -323,7 +323,7 @@ static int64_t rows_together(const Scheduler *t)
 // True if threads finish all columns of a tile at once, and workers may have several tiles.
 static bool is_plain(const Choice *c)
 {
-	return !(c->columns & (c->columns - 1)) && (c->swapped || !c->alone);
+	return is_power_of_two(c->columns) && (c->swapped || !c->alone);
 }
 
 // True if workers can reduce the columns of other tiles: some at a time, each of one tile, of which

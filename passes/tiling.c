@@ -429,8 +429,9 @@ static void choose_parts(Tiling *d, int64_t wanted)
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
-// L2, or in L3 if the launch before packs them and each group of strips, which is copied for each
-// block anew, meets one while it is in L1. Waiting sums fit in half of L2. Returns the cost.
+// L2, and so do waiting sums. If the launch before packs panels but not strips, which each block
+// then copies, panels fit in L3: a group of strips meets each panel while it is in L1. Returns the
+// cost.
 static double choose_split(Tiling *d)
 {
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part

@@ -192,7 +192,7 @@ static void check_tile(const Contents *c)
 // True for a power of two from `least` on, with at most `most` bytes of sums.
 static bool is_side(int64_t n, int64_t least, int64_t bytes, int64_t most)
 {
-	return n >= least && n * bytes <= most && !(n & (n - 1));
+	return n >= least && n * bytes <= most && is_power_of_two(n);
 }
 
 // True for a tile that 256 threads have. One side of those of warpgroups may be no power of two, or
@@ -202,7 +202,7 @@ static bool is_tile(const Sched *s, const BlockSizes *z)
 	enum { SIDE = 512 };
 	int64_t bytes = z->dot.bytes, rows = s->swapped ? s->columns : s->height,
 	        columns = s->swapped ? s->height : s->columns;
-	if (s->swapped || s->alone || columns & (columns - 1))
+	if (s->swapped || s->alone || !is_power_of_two(columns))
 		return z->groups && rows * bytes == SIDE && columns > GROUP_LINE &&
 		       columns % GROUP_UNIT == 0 && columns * bytes <= 2 * SIDE &&
 		       s->alone == (columns * bytes > SIDE);
@@ -345,7 +345,7 @@ static void check_partials(const Plan *p, int k)
 		fail(p->name,
 		     "kernel %d: the columns are not computed once, by %lld, %lld and %lld workers",
 		     k, (long long)s->before, (long long)s->workers, (long long)s->after);
-	if ((s->joined && (s->columns > p->machine->threads || s->columns & (s->columns - 1))) ||
+	if ((s->joined && (s->columns > p->machine->threads || !is_power_of_two(s->columns))) ||
 	    s->work < (sums * blocks + s->keep.count) * partial_line(columns) * PARTIAL)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }

@@ -1,4 +1,5 @@
-// constant.c: detects a model that learned nothing, by the best constant prediction.
+// constant.c: detects a model that learned nothing, by comparing it with the best constant
+// prediction.
 // Cross entropy: the frequencies of the labels; mean squared error: the mean of each element of a
 // sample. Both are computed from the samples that are evaluated, so no constant has a lower
 // loss.

@@ -1,6 +1,6 @@
 // npz.c: makes, shows and compares .npz files, for the file tests.
 // npz make OUT.npz NAME:TYPE[D,D...]=WHAT...
-//   WHAT: sin (element i is sin(0.7 i + 0.3)), cos (its cosine), mod:K (7 i mod K), or a number
+//   WHAT: sin or cos (of 0.7 i + 0.3, for element i), mod:K (7 i mod K), or a number
 // npz show FILE.npz
 //   one line per array: name, type, shape, first values: floats to 4 digits, integers in full
 // npz same A.npz B.npz

@@ -97,8 +97,6 @@ typedef struct Lines { // of a square, as tile_function() says
 	Value from, stride, count, ahead;
 } Lines;
 
-// Returns how many vectors are transposed of a step, or of both elements of its slices.
-
 // Returns lines of operand o as they lie in memory, from a step on. Those of the next square are
 // prefetched meanwhile.
 Lines lines_in_place(Dot *, int o, Value step, Value other, Value count);

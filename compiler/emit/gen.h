@@ -80,7 +80,8 @@ void emit_scatter(Gen *);              // scatter.c: and running sums
 // ---- indices: index.c -----------------------------------------------------------------
 
 Value number(Gen *, int64_t); // i64
-struct Code {                 // of a variable
+
+struct Code { // of a variable
 	Level *level;
 	bool ready;   // else it is written when it is first needed
 	Value base;   // i64, the same in all lanes
@@ -315,7 +316,7 @@ void partials_finish(Gen *, int n, const Index *unit, void *partials);
 void partials_hold(Gen *, Partials *, const Index *unit);
 void partials_release(Gen *, const Partials *, const Index *unit);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
-// On a GPU: divides the threads among so many columns, and starts their parts.
+// On a GPU: divides the threads among that many columns, and starts their parts.
 void partials_share(Gen *, Partials *, int64_t columns);
 void partials_clear(Gen *, const Partials *); // starts the thread's parts again
 Value partials_memory(Gen *);                 // for `shared`, if the kernel has no other

@@ -103,6 +103,7 @@ void write_square(const Gen *around, const Tile *t)
 
 // ---- its calls --------------------------------------------------------------------------
 
+// Returns how many vectors of a step are transposed: both elements of its slices, or one.
 static int turned_parts(const Dot *d)
 {
 	return d->p.slices > 1 ? d->p.fold : 1;

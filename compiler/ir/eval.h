@@ -24,7 +24,6 @@ void broadcast_strides(const Shape *from, int rank, int64_t *stride);
 // ---- eval_map.c, eval_reduce.c, eval_move.c: each fills `out`, whose shape is the result's ---
 
 double float_map(Op, double x, double y);
-
 bool int_less(Elem, int64_t x, int64_t y);
 void combine_element(Op, Array *to, int64_t i, const Array *from, int64_t k); // to[i] op from[k]
 void eval_map(Op, const Attr *, Array *out, int nin, const Array *in);

@@ -40,6 +40,6 @@ bool has_group_matrix(const Machine *machine, Elem matrix, int64_t height)
 
 int64_t shared_room(const Machine *machine, int64_t blocks)
 {
-	enum { OWN = 4 << 10 }; // of a block besides its tiles, and the system's
+	enum { OWN = 4 << 10 }; // what a block and the system have besides the tiles
 	return MAX(STATIC_SHARED, (machine->shared << 10) / blocks - OWN);
 }

@@ -223,6 +223,11 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
+static inline bool is_power_of_two(int64_t n) // of a positive n
+{
+	return !(n & (n - 1));
+}
+
 // Values, local memory and scratch begin at cache lines.
 static inline int64_t full_lines(int64_t bytes)
 {
@@ -435,14 +440,14 @@ typedef struct BlockSizes {
 } BlockSizes;
 BlockSizes block_sizes(const Graph *, const Kern *, const Machine *);
 enum { MATRIX_LINE = 64 }; // bytes of steps of k of a stage, for matrix instructions, or twice
-// Rows or columns of tiles of warpgroups: in a line of shared memory, at most; of a side that is no
-// power of two, which has a multiple of these.
+// Rows or columns of tiles of warpgroups: at most, in a line of shared memory; and what a side that
+// is not a power of two is a multiple of.
 enum { GROUP_LINE = 64, GROUP_UNIT = 16 };
 enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 
 // Partial results of reductions, in a kernel's work:
 enum { PARTIAL = 8 };                  // bytes of an element of any type
-int64_t partial_line(int64_t columns); // elements from row to row of partial results
+int64_t partial_line(int64_t columns); // elements from the start of a row to that of the next
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 

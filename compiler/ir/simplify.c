@@ -388,10 +388,11 @@ static Ref norm(const Case *q)
 	if (x == y || !count_of(q->shape) || !common_axes(q->shape, &y->shape, &split, part_of))
 		return 0;
 	Attr attr = {.n = 1, .i[0] = q->attr->i[0], .x = q->attr->x};
-	Attr axes = {.n = q->attr->n - 1};
-	memcpy(axes.i, q->attr->i + 1, axes.n * sizeof *axes.i);
 	for (int a = 0; a < split.rank; a++) {
-		if (!has_axis(&axes, part_of[a]))
+		bool normed = false;
+		for (int k = 1; k < q->attr->n; k++)
+			normed |= q->attr->i[k] == part_of[a];
+		if (!normed)
 			continue;
 		merged += a > 0 && part_of[a] == part_of[a - 1];
 		attr.i[attr.n++] = a;

@@ -50,6 +50,7 @@ bool averages(const ScaleAnalysis *s, Ref r)
 	return true;
 }
 
+// Returns the index of the signal in its product with a constant; -1 for anything else.
 static int scaled_operand(const ScaleAnalysis *s, const Val *v)
 {
 	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
