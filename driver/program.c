@@ -526,6 +526,27 @@ static const Graph *join_entry(Program *p, Entry *e)
 	return to;
 }
 
+int64_t threads_of(const Session *session)
+{
+	int64_t here = chosen(session, OPT_freestanding) ? 1 : 0;
+	return amos_threads(choice_count(session, OPT_threads, here));
+}
+
+// Divides launches among the threads of --threads, or in memory, of this process. The number of a
+// GPU's multiprocessors is typical of it.
+static void set_processors(Program *p, bool in_memory)
+{
+	int64_t threads = threads_of(p->session);
+	if (!in_memory && !chosen(p->session, OPT_threads))
+		return;
+	for (int i = 0; i < p->entries.count; i++) {
+		Unit *unit = &p->entries.at[i].unit;
+		Machine *own = take_copy(work_arena(p->session), unit->machine, sizeof *own);
+		own->processors = own->threads == 1 ? (int)threads : 0;
+		unit->machine = own;
+	}
+}
+
 static void pass_join(Program *p)
 {
 	run_on_entries(p, 1, join_entry);
@@ -535,15 +556,10 @@ static void pass_join(Program *p)
 		e.unit.machine = target_machine(p->target[i / n]);
 		PUSH(work_arena(p->session), p->entries, e);
 	}
+	set_processors(p, false);
 }
 
 // ---- recompute ------------------------------------------------------------------------
-
-int64_t threads_of(const Session *session)
-{
-	int64_t here = chosen(session, OPT_freestanding) ? 1 : 0;
-	return amos_threads(choice_count(session, OPT_threads, here));
-}
 
 static int64_t local_of(const Plan *p)
 {
@@ -739,6 +755,7 @@ static void find_object(Program *p)
 {
 	const Session *session = p->session;
 	run_passes(p, PASS_join);
+	set_processors(p, true);
 	const Key key = program_key(p);
 	p->object = cache_find(session, &key);
 	if (p->object) {

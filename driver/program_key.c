@@ -1,8 +1,8 @@
 // program_key.c: writes all that decides a program's object, as bytes.
-// That is the compiler itself, the target, the limit of memory, with --tune the host that it is
-// tuned for, and the graphs that stand after pass `join`: the later passes read nothing else.
-// Initial contents of slots and texts about the model are no part of it, nor is the number of
-// threads without a limit. Invariant: equal keys, equal objects.
+// That is the compiler itself, the target, the limit of memory, the number of threads, with --tune
+// the host that it is tuned for, and the graphs that stand after pass `join`: the later passes read
+// nothing else. Initial contents of slots and texts about the model are no part of it. Invariant:
+// equal keys, equal objects.
 #include "driver.h"
 #include <string.h>
 
@@ -126,10 +126,9 @@ Key program_key(const Program *p)
 	add_text(&key, target_text(arena, target_of(p->session)));
 	if (chosen(p->session, OPT_tune))
 		add_text(&key, tuning_host(p->session));
-	if (chosen(p->session, OPT_memory)) {
+	if (chosen(p->session, OPT_memory))
 		add_number(&key, choice_count(p->session, OPT_memory, 0));
-		add_number(&key, threads_of(p->session));
-	}
+	add_number(&key, threads_of(p->session));
 	add_number(&key, p->entries.count);
 	for (int i = 0; i < p->entries.count; i++) {
 		add_text(&key, p->entries.at[i].unit.name);

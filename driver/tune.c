@@ -197,7 +197,7 @@ const char *tuning_host(const Session *session)
 {
 	return format(session->arena, "L2 %ld, L3 %ld, %lld threads",
 	              sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE),
-	              (long long)choice_count(session, OPT_threads, 0));
+	              (long long)threads_of(session));
 }
 
 static Key key_of_choice(const Tuner *t, const char *kernel)

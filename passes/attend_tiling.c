@@ -40,6 +40,19 @@ static void tile_attention_block(Scheduler *t)
 	s->after = keys && others && !z.once ? p.batch * ceil_div(p.queries, z.height) : 0;
 }
 
+// Returns how many heads a worker has, at most `most`, so that processors have the same number.
+static int64_t even_heads(const AttendSizes *p, int64_t most, int64_t parts, const Machine *machine)
+{
+	int64_t best = most, least = INT64_MAX;
+	for (int64_t heads = most; heads && machine->processors > 2; heads--) {
+		int64_t workers = ceil_div(p->batch, heads) * parts;
+		int64_t time = ceil_div(workers, machine->processors) * heads;
+		best = time < least ? heads : best;
+		least = MIN(least, time);
+	}
+	return best;
+}
+
 void tile_attention(Scheduler *t)
 {
 	enum { KEYS = 512, BACK_KEYS = 128, QUERIES = 512, BACK_QUERIES = 140 };
@@ -75,7 +88,7 @@ void tile_attention(Scheduler *t)
 	s->strips = ceil_div(strips, parts);
 	p = attend_sizes(t->graph, t->kern, machine);
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
-	s->batches = MAX(1, p.batch / groups);
+	s->batches = even_heads(&p, MAX(1, p.batch / groups), p.back ? 1 : p.parts, machine);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
 	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * (p.halves ? 2 : p.bytes);
 	s->ahead_rows =

@@ -413,6 +413,18 @@ static double passes(const Tiling *d, int o, int64_t times, Packing way)
 	return times > 1 && can_share(d, o) ? 1.5 + 0.25 * (double)times : (double)times;
 }
 
+// What it costs that operands come to so many blocks, in elements packed for each step of k.
+static double packing(const Tiling *d, int64_t rows, int64_t columns)
+{
+	enum { SHORT = 256 }; // k of products that take less time than to write what they compute
+	const DotSizes *p = &d->p;
+	double cost = (double)p->n * passes(d, 1, rows, W_copy) +
+	              (double)p->m * passes(d, 0, columns, (Packing)d->t->sched->a);
+	if (p->matrix && p->k <= SHORT) // rows in pieces are written at half the speed
+		cost += (double)(p->m * (columns - 1));
+	return cost;
+}
+
 // A long sum of a small result is divided among workers, so that each operand is packed once: if
 // the sums stay in L2, and the parts are long enough that adding them up costs little.
 static void choose_parts(Tiling *d, int64_t wanted)
@@ -435,8 +447,7 @@ static void choose_parts(Tiling *d, int64_t wanted)
 static double choose_split(Tiling *d)
 {
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
-	enum { SHORT = 256 }; // k of products that take less time than to write what they compute
-	enum { L3 = 4 << 20, MANY = 4 }; // bytes; strips of a group
+	enum { L3 = 4 << 20, MANY = 4 };               // bytes; strips of a group
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
 	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->cache / 2;
@@ -465,11 +476,7 @@ static double choose_split(Tiling *d)
 		if (ceil_div(units, own) * columns * p->batch < wanted)
 			own = MAX(1, units / rows);
 		rows = ceil_div(units, own);
-		double cost = (double)p->n * passes(d, 1, rows, W_copy) +
-		              (double)p->m * passes(d, 0, columns, (Packing)s->a) +
-		              (double)(p->m * p->n) * adding;
-		if (p->matrix && p->k <= SHORT) // rows in pieces are written at half the speed
-			cost += (double)(p->m * (columns - 1));
+		double cost = packing(d, rows, columns) + (double)(p->m * p->n) * adding;
 		int64_t workers = rows * columns * p->batch;
 		if (workers <
 		    wanted) // matrix registers have few panels: as many workers as there are
@@ -536,6 +543,58 @@ static void choose_pieces(Tiling *d)
 		choose_group(d);
 		choose_split(d);
 	}
+}
+
+// ---- many processors --------------------------------------------------------------------
+
+// Returns the time of the busiest processor if workers have such blocks, in multiply-adds for each
+// step of k.
+static double busiest(const Tiling *d, const Sched *s)
+{
+	enum { PACK = 50, SLICE = 150 }; // an element; in slices
+	const DotSizes *p = &d->p;
+	int64_t rows = ceil_div(p->strips, s->strips), columns = ceil_div(p->panels, s->panels);
+	int64_t parts = MAX(1, s->parts);
+	int64_t workers = ceil_div(p->batch, s->batches) * rows * columns * parts;
+	int64_t rounds = ceil_div(workers, d->t->machine->processors);
+	double pack = packing(d, rows, columns) * (p->slices > 1 ? SLICE : PACK);
+	return (double)(rounds * s->strips * s->panels * s->batches) /
+	       (double)(p->strips * p->panels * p->batch * parts) * ((double)(p->m * p->n) + pack);
+}
+
+// Gives workers smaller blocks, or fewer batches, if that divides the product more evenly among
+// the processors. No sum depends on it: those of the rows that leave the tiles of a worker are one
+// for all of these, so that their number stays.
+static void choose_evenly(Tiling *d)
+{
+	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one
+	const double GAIN = 0.95;           // of the time
+	const DotSizes p = d->p;
+	Sched *s = d->t->sched, best = *s;
+	int64_t processors = d->t->machine->processors;
+	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
+	int64_t unit = s->a == W_patch || s->a == W_winograd ? s->group : 1;
+	int64_t units = ceil_div(p.strips, unit), down = s->reduce.count ? p.down : units;
+	if (processors <= 2 || p.squares.summed)
+		return;
+	double least = GAIN * busiest(d, s);
+	for (int64_t batches = s->batches; batches; batches--) {
+		int64_t room = most / ceil_div(p.batch, batches) / MAX(1, s->parts);
+		for (int64_t rows = p.down; rows <= MIN(down, room); rows++)
+			for (int64_t columns = p.across; columns <= MIN(p.panels, room / rows);
+			     columns++) {
+				Sched now = *s;
+				now.batches = batches;
+				now.panels = ceil_div(p.panels, columns);
+				if (rows > p.down)
+					now.strips = ceil_div(units, rows) * unit;
+				double time = busiest(d, &now);
+				best = time < least ? now : best;
+				least = fmin(least, time);
+			}
+	}
+	*s = best;
+	update(d);
 }
 
 // True if the launch before packs operand o, because several groups of workers need it.
@@ -654,6 +713,7 @@ void tile_product(Scheduler *t)
 	else
 		choose_split(&d);
 	choose_pieces(&d);
+	choose_evenly(&d);
 	choose_b(&d);
 	update(&d);
 	choose_sharing(&d);

@@ -219,6 +219,47 @@ static const Array *run_tuned(Arena *arena, const Graph *g, const Array *slot, u
 	return value;
 }
 
+// Returns the results of a plan for so many processors. Sets *workers to those of its products.
+static const Array *run_shared(Arena *arena, const Graph *g, const Array *slot, int processors,
+                               int64_t *workers)
+{
+	Machine *own = take_copy(arena, target_machine(target), sizeof *own);
+	own->processors = processors;
+	Plan *p = plan_graph(arena, g, "run", own);
+	*workers = 0;
+	for (int k = 0; k < p->kerns.count; k++)
+		if (p->kerns.at[k].kind == L_dot || p->kerns.at[k].kind == L_attend)
+			*workers += p->kerns.at[k].sched->workers;
+	Compiled *c = compile_plan(arena, g, p, target, g->name);
+	const Array *value = outs_compiled(arena, c, slot);
+	free_compiled(c);
+	return value;
+}
+
+// No number of processors changes a bit, and many get more workers. *more: how often they did.
+static int test_processors(Arena *arena, const char *text, int *more)
+{
+	static const int many[] = {3, 12, 50};
+	const Graph *g = parse_graph(arena, "shared", text, book_builtin());
+	const Array *slot = random_slots(arena, g, 1, 2);
+	int64_t usual, workers;
+	int failed = 0;
+	const Array *alone = run_shared(arena, g, slot, 0, &usual);
+	for (int i = 0; i < COUNT(many); i++) {
+		const Array *shared = run_shared(arena, g, slot, many[i], &workers);
+		*more += workers > usual;
+		for (int o = 0; o < g->outs.count; o++) {
+			const Array *a = &alone[g->outs.at[o].val], *b = &shared[g->outs.at[o].val];
+			if (!memcmp(a->f, b->f, sizeof *a->f * (size_t)count_of(&a->shape)))
+				continue;
+			printf("FAILED %s: %d processors give other bits\n%s", g->name, many[i],
+			       text);
+			failed++;
+		}
+	}
+	return failed;
+}
+
 // No tuning changes a bit. used[i]: the number of schedules that tuning i changed.
 static int test_tunings(Arena *arena, const char *text, int *used)
 {
@@ -366,9 +407,17 @@ int main(void)
 		                      "out y = permute(reshape(w; [3,16,2,4,16]); [0,3,1,4,2])\n");
 		failed += test_short_lines(arena);
 		failed += test_kept(arena);
-		for (int i = 0; i < COUNT(products); i++)
+		int more = 0;
+		for (int i = 0; i < COUNT(products); i++) {
 			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
 			                       used);
+			failed += test_processors(
+			    arena, format(arena, "graph shared\n%s", products[i]), &more);
+		}
+		if (more < 3) {
+			printf("FAILED: %d products have more workers for more processors\n", more);
+			failed++;
+		}
 		arena_free(arena);
 	}
 	Arena *arena = arena_new();

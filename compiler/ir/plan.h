@@ -44,6 +44,8 @@ typedef struct Machine {
 	bool exact;
 	int warp;
 	int shared; // KiB
+	// Of a CPU, those that launches are divided evenly among; 0: unknown. No sum depends on it.
+	int processors;
 	// By key of a kernel: the number of the tuning that was measured to be best on this CPU
 	// (passes/tuning.c). NULL: all have the usual one.
 	const Table *choices;
