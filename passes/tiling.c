@@ -626,6 +626,45 @@ static bool keeps_strips(const Tiling *d)
 	return d->p.slices > 1 && s->gang > 1 && again && d->p.strips <= most_strips(d);
 }
 
+// True if lanes of pairs along k cross the end of a line of windows.
+static bool is_crossed(const Tiling *d)
+{
+	return d->p.line < d->p.k && d->p.line % d->p.fold;
+}
+
+// True if panels of b lie in memory as the tile reads them.
+static bool lies_in_panels(const Tiling *d)
+{
+	return d->stride[1].fixed && d->stride[1].along == 1 && d->p.n % d->p.width == 0 &&
+	       !d->t->tuning->packed && !is_crossed(d) && d->t->sched->a != W_winograd;
+}
+
+// True if few rows meet a large b whose rows are apart, and it has panels for all workers: it comes
+// from memory, once.
+static bool streams_rows(const Tiling *d)
+{
+	enum { STRIPS = 4 };
+	const Machine *machine = d->t->machine;
+	return !d->p.matrix && d->p.batch == 1 && d->p.strips <= STRIPS &&
+	       d->p.panels >= machine->workers && lies_in_panels(d) &&
+	       d->stride[1].down > d->p.width && d->p.k * d->p.n * d->p.bytes > 2 * machine->l2;
+}
+
+// Then a worker has all rows, and blocks of k are so few steps that it reads each row of b on where
+// it stopped, while its sums wait in L1 or L2.
+static void choose_stream(Tiling *d)
+{
+	enum { STEPS = 16 };
+	Sched *s = d->t->sched;
+	if (!streams_rows(d))
+		return;
+	s->depth = STEPS;
+	s->strips = d->p.strips;
+	s->panels = ceil_div(d->p.panels, d->t->machine->workers);
+	s->parts = 0;
+	update(d);
+}
+
 // b is read in place if few strips meet it, and every panel is complete.
 static void choose_b(Tiling *d)
 {
@@ -634,10 +673,9 @@ static void choose_b(Tiling *d)
 	const Tuning *tuning = t->tuning;
 	Sched *s = t->sched;
 	Stride b = d->stride[1];
-	bool few = s->strips == 1 || (s->strips <= FEW && near(d, b.down));
-	bool crossed = d->p.line < d->p.k && d->p.line % d->p.fold; // by the lanes of pairs along k
-	bool lies = b.fixed && b.along == 1 && few && d->p.n % d->p.width == 0 && !tuning->packed &&
-	            !crossed && s->a != W_winograd;
+	bool few = s->strips == 1 || (s->strips <= FEW && near(d, b.down)) || streams_rows(d);
+	bool crossed = is_crossed(d);
+	bool lies = few && lies_in_panels(d);
 	bool copied = d->copied[1] || crossed || s->a == W_winograd;
 	bool far = d->p.panels > 1 && d->p.k * d->p.n * d->p.bytes > d->cache / 2;
 	bool streams = lies && far && b.down == d->p.width && !d->p.matrix && s->a != W_patch;
@@ -713,6 +751,7 @@ void tile_product(Scheduler *t)
 	else
 		choose_split(&d);
 	choose_pieces(&d);
+	choose_stream(&d);
 	choose_evenly(&d);
 	choose_b(&d);
 	update(&d);

@@ -283,6 +283,7 @@ static int test_tunings(Arena *arena, const char *text, int *used)
 }
 
 static const char *const products[] = {
+    "slot a : input f32[7,700]\nslot b : input f32[700,3200]\nout y = dot(a, b)\n",
     "slot a : input f32[150,1100]\nslot b : input f32[1100,600]\nout y = max(dot(a, b), 0)\n",
     "slot a : input f32[150,96]\nslot b : input f32[96,320]\nout y = dot(exp(a), b)\n",
     "slot a : input f32[900,400]\nslot b : input f32[700,400]\n"
@@ -357,6 +358,32 @@ static int test_rows_in_place(Arena *arena)
 	return 0;
 }
 
+// Few rows read a b that comes from memory in order: in place, few steps at a time.
+static int test_stream(Arena *arena)
+{
+	enum { STEPS = 16 };
+	static const struct {
+		int64_t rows, columns;
+		bool streams;
+	} cases[] = {{8, 4096, true}, {24, 4096, true}, {8, 256, false}, {64, 4096, false}};
+	int failed = 0;
+	for (int i = 0; i < COUNT(cases); i++) {
+		const char *text = format(arena,
+		                          "graph stream\nslot a : input f32[%lld,1024]\n"
+		                          "slot b : input f32[1024,%lld]\nout y = dot(a, b)\n",
+		                          (long long)cases[i].rows, (long long)cases[i].columns);
+		const Graph *g = parse_graph(arena, "stream", text, book_builtin());
+		const Plan *p = plan_graph(arena, g, "stream", machine_named("x86-64-v3"));
+		const Sched *s = p->kerns.at[0].sched;
+		if ((s->depth == STEPS && s->b == W_place && s->parts <= 1) == cases[i].streams)
+			continue;
+		printf("FAILED stream: %lld rows, %lld steps at a time\n", (long long)cases[i].rows,
+		       (long long)s->depth);
+		failed++;
+	}
+	return failed;
+}
+
 // The exponentials of a row that only the second-level cache holds are kept.
 static int test_kept(Arena *arena)
 {
@@ -423,6 +450,7 @@ int main(void)
 	Arena *arena = arena_new();
 	failed += test_rounded_loop(arena);
 	failed += test_rows_in_place(arena);
+	failed += test_stream(arena);
 	arena_free(arena);
 	for (int i = 1; i < tuning_count; i++)
 		if (!used[i]) {
