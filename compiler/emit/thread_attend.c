@@ -200,9 +200,9 @@ static int sums_side(const ThreadAttend *t, int o, int64_t columns)
 	return is_half(t->z.matrix) && aligned ? 2 : 1;
 }
 
-// Returns where a thread of the second warpgroup leaves value i for that of the first with the same
+// Returns where a thread of the second warpgroup puts value i for that of the first with the same
 // rows and columns of sums.
-static Value left_at(const ThreadAttend *t, int i)
+static Value handed_at(const ThreadAttend *t, int i)
 {
 	Gen *g = t->a.g;
 	int64_t threads = g->target->machine->threads / 2;
@@ -210,15 +210,15 @@ static Value left_at(const ThreadAttend *t, int i)
 	return place_in(g, t->a.elem, t->shared, sum_of(g, own, number(g, i * threads)));
 }
 
-static void leave(const ThreadAttend *t, int i, Value x)
+static void hand_over(const ThreadAttend *t, int i, Value x)
 {
-	store_side(t->a.g, t->a.elem, (int)t->a.p.bytes, left_at(t, i), 1, &x);
+	store_side(t->a.g, t->a.elem, (int)t->a.p.bytes, handed_at(t, i), 1, &x);
 }
 
-static Value load_left(const ThreadAttend *t, int i)
+static Value load_handed(const ThreadAttend *t, int i)
 {
 	Value x;
-	load_side(t->a.g, t->a.elem, (int)t->a.p.bytes, left_at(t, i), 1, &x);
+	load_side(t->a.g, t->a.elem, (int)t->a.p.bytes, handed_at(t, i), 1, &x);
 	return x;
 }
 
@@ -229,10 +229,10 @@ static Value joined_sum(const ThreadAttend *t, Product *p, int i)
 	Value x = read_sum(&p->d, i), *fade = p->fade[line_of(p, 0, i)];
 	if (!t->z.beside)
 		return x;
-	Value left = load_left(t, p->left + i);
+	Value other = load_handed(t, p->handed + i);
 	if (!*fade)
-		return LLVMBuildFAdd(g->b, x, left, "");
-	return mul_add(g, left, fade[1], LLVMBuildFMul(g->b, x, fade[0], ""));
+		return LLVMBuildFAdd(g->b, x, other, "");
+	return mul_add(g, other, fade[1], LLVMBuildFMul(g->b, x, fade[0], ""));
 }
 
 // Stores the sums of a product times `factor[row]` (some: else zeros) as these rows of output o.
@@ -499,12 +499,12 @@ static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const S
 
 // ---- warpgroups with the same rows ----------------------------------------------------
 
-// Adds what the other warpgroup has left of a row, relative to the largest score of both. Returns
-// the factors of the own sums and of those that are left.
+// Adds the other warpgroup's sum of a row, relative to the largest score of both. Sets the factors
+// of the own sums of products and of the other's.
 static void join_row(const ThreadAttend *t, const Softmax *s, int r, Value *fade)
 {
 	Gen *g = t->a.g;
-	Value own = read_variable(g, s->most[r]), other = load_left(t, 2 * r);
+	Value own = read_variable(g, s->most[r]), other = load_handed(t, 2 * r);
 	Value most = larger(t, own, other);
 	Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, most, real(&t->a, -INFINITY), "");
 	Value used = LLVMBuildSelect(g->b, empty, real(&t->a, 0), most, "");
@@ -512,13 +512,13 @@ static void join_row(const ThreadAttend *t, const Softmax *s, int r, Value *fade
 	fade[0] = power(t, own, base);
 	fade[1] = power(t, other, base);
 	Value total = LLVMBuildFMul(g->b, read_variable(g, s->total[r]), fade[0], "");
-	total = mul_add(g, load_left(t, 2 * r + 1), fade[1], total);
+	total = mul_add(g, load_handed(t, 2 * r + 1), fade[1], total);
 	set_variable(g, s->most[r], most);
 	set_variable(g, s->total[r], total);
 }
 
 // Begins code of the threads that store the results of up to two products and of a softmax with so
-// many rows of a thread: all, or the warpgroup for which the other has left its own.
+// many rows of a thread: all, or the warpgroup to which the other hands over its own.
 static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s, int rows)
 {
 	Gen *g = t->a.g;
@@ -528,13 +528,13 @@ static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s,
 	g->ops->all_threads(g); // the operands have been read
 	Loop second = when_begin(g, LLVMBuildNot(g->b, first, ""));
 	for (int r = 0; r < rows; r++) {
-		leave(t, 2 * r, read_variable(g, s->most[r]));
-		leave(t, 2 * r + 1, read_variable(g, s->total[r]));
+		hand_over(t, 2 * r, read_variable(g, s->most[r]));
+		hand_over(t, 2 * r + 1, read_variable(g, s->total[r]));
 	}
-	for (int k = 0, left = 2 * rows; k < 2 && of[k]; left += of[k++]->sums) {
-		of[k]->left = left;
+	for (int k = 0, at = 2 * rows; k < 2 && of[k]; at += of[k++]->sums) {
+		of[k]->handed = at;
 		for (int i = 0; i < of[k]->sums; i++)
-			leave(t, left + i, read_sum(&of[k]->d, i));
+			hand_over(t, at + i, read_sum(&of[k]->d, i));
 	}
 	when_end(g, &second);
 	g->ops->all_threads(g);
@@ -769,15 +769,15 @@ static void emit_blocks(Gen *g, bool keys, int64_t start)
 	t->row.all = t->keys ? p->keys : p->queries;
 	t->column.all = t->keys ? p->queries : p->keys;
 	int64_t blocks = ceil_div(t->row.all, t->z.height), workers = p->batch * blocks;
-	Value number_of = LLVMBuildSub(g->b, g->worker, number(g, start), "");
-	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, number_of, number(g, workers), "");
+	Value own_worker = LLVMBuildSub(g->b, g->worker, number(g, start), "");
+	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own_worker, number(g, workers), "");
 	if (workers == stage_workers(g->kern->sched, g->stage)) // all are
 		is_own = LLVMConstInt(g->i1, 1, 0);
 	Loop own = when_begin(g, is_own);
 	g->level->lanes = true; // each thread has elements of its own from here on
 	t->thread = g->ops->thread(g);
 	t->half = LLVMBuildUDiv(g->b, t->thread, number(g, g->target->machine->threads / 2), "");
-	Index worker = uniform_index(g, number_of, workers, 1), block;
+	Index worker = uniform_index(g, own_worker, workers, 1), block;
 	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
 	Value at = index_i64(g, &block);
 	if (t->a.causal && !t->keys) // those that see the most keys begin first

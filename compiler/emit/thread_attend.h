@@ -9,9 +9,9 @@ typedef struct Product { // of a tile, all steps of k in shared memory
 	ThreadTile d;
 	Sched sched;
 	int sums; // of a thread
-	// If warpgroups have the same rows: the number of the first sum that the other has left;
+	// If warpgroups have the same rows: the number of the first sum that the other hands over;
 	// by row, factors of the own sums and of those, or NULL.
-	int left;
+	int handed;
 	Value fade[SUMS][2];
 } Product;
 

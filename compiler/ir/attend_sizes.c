@@ -103,7 +103,7 @@ int64_t attend_tile_rows(const AttendBlocks *z)
 // Returns the sizes by which warps have rows of their own, if they can, of halves in shared memory;
 // shared: 0: they cannot. There are two stages of columns unless a block has them all, and after
 // them, if it is to compute all gradients (once), slopes of all keys with a block of queries. If
-// warpgroups have the same rows, one leaves its sums for the other in place of the operands.
+// warpgroups have the same rows, one hands its sums over to the other in place of the operands.
 static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Machine *machine,
                                   bool back)
 {
