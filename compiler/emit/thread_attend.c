@@ -523,7 +523,7 @@ static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s,
 {
 	Gen *g = t->a.g;
 	if (!t->z.beside)
-		return when_begin(g, LLVMConstInt(g->i1, 1, 0));
+		return (Loop){0};
 	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, t->half, number(g, 0), "");
 	g->ops->all_threads(g); // the operands have been read
 	Loop second = when_begin(g, LLVMBuildNot(g->b, first, ""));
@@ -546,6 +546,12 @@ static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s,
 			memcpy(of[k]->fade[r], fade, sizeof fade);
 	}
 	return own;
+}
+
+static void results_end(const ThreadAttend *t, Loop *own)
+{
+	if (t->z.beside)
+		when_end(t->a.g, own);
 }
 
 static void forward(ThreadAttend *t)
@@ -571,7 +577,7 @@ static void forward(ThreadAttend *t)
 		soften_blocks(t, score, sum, &s);
 	Loop own = results_begin(t, (Product *[]){sum, NULL}, &s, lines_of(score, 0));
 	finish(t, score, sum, &s);
-	when_end(g, &own);
+	results_end(t, &own);
 }
 
 // ---- gradients ------------------------------------------------------------------------
@@ -752,7 +758,7 @@ static void backward(ThreadAttend *t)
 	store_gradient(t, all.width, op, &t->row, t->a.v->attr->x);
 	if (t->keys)
 		store_gradient(t, all.depth, O_attend_dv, &t->row, 1);
-	when_end(g, &own);
+	results_end(t, &own);
 }
 
 // Emits the blocks of keys or, else, of queries, which are the workers from `start` on.
