@@ -20,9 +20,9 @@ static int64_t paired_height(int64_t n, int64_t high)
 	return best;
 }
 
-// A launch of blocks of keys computes the gradients of keys and values, and one of blocks of
-// queries all else: each sum is that of one block, in one order, and scores are computed for both.
-// If a block has all keys of a head, it computes all gradients.
+// Blocks of keys compute the gradients of keys and values, and blocks of queries all else: each sum
+// is that of one block, in one order, and scores are computed for both. If a block has all keys of
+// a head, it computes all gradients.
 // Two sums of a block of keys take half of the registers that are left where warpgroups multiply:
 // small tiles of scores would not keep their instructions busy.
 static void tile_attention_block(Scheduler *t)
@@ -33,11 +33,11 @@ static void tile_attention_block(Scheduler *t)
 	s->height = z.height;
 	s->columns = z.columns;
 	s->shared = z.launched ? z.shared : 0;
-	bool keys = attend_computes(t->graph, t->kern, true);
-	bool others = attend_computes(t->graph, t->kern, false);
-	s->alone = z.groups && keys;
-	s->workers = p.batch * ceil_div(keys ? p.keys : p.queries, z.height);
-	s->after = keys && others && !z.once ? p.batch * ceil_div(p.queries, z.height) : 0;
+	AttendWorkers w = attend_workers(t->graph, t->kern, t->machine);
+	bool first = w.keys && !w.together; // those of queries are another launch
+	s->alone = z.groups && w.keys;
+	s->workers = w.keys + (first ? 0 : w.queries);
+	s->after = first ? w.queries : 0;
 }
 
 // Returns how many heads a worker has, at most `most`, so that processors have the same number.

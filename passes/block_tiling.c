@@ -248,24 +248,6 @@ static bool is_chosen(const Scheduler *t, Ref r)
 	return t->inside.holds(t->inside.context, r) && v->op == O_concat;
 }
 
-// Returns how many sums of a product by matrix instructions a thread may have beside the elements
-// of an operand that it loads one by one: lines of an odd length begin at any address, where
-// fragments take registers, too; those under windows have indices of their own, and so have those
-// of each value that they are chosen from.
-static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
-{
-	const DotSizes *p = &z->dot;
-	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
-	bool fragments = !has_group_matrix(t->machine, z->matrix, INT64_MAX);
-	int64_t line = along ? p->k : o ? p->n : p->m;
-	Pair pair = find_pair(t, p, o, along);
-	if (z->matrix && pair.windows && pair.apart != 1)
-		return SUMS / 4;
-	bool anywhere = line % 2 && !pair.spaced && is_half(z->matrix) && fragments;
-	bool chosen = is_chosen(t, val(t->graph, t->kern->root)->in[o]);
-	return anywhere || chosen ? SUMS / 2 : SUMS;
-}
-
 // True if an operand comes to shared memory by copies, which take no registers: memory has pairs of
 // neighbors of its lines.
 static bool is_copied(Scheduler *t, const DotSizes *p, int o)
@@ -275,6 +257,26 @@ static bool is_copied(Scheduler *t, const DotSizes *p, int o)
 	Pair pair = find_pair(t, p, o, along);
 	return pair.found && !pair.input && pair.apart == 1 && (line % 2 == 0 || pair.spaced) &&
 	       index_align(pair.vars, &pair.place[0]) % 2 == 0;
+}
+
+// Returns how many sums of a product by matrix instructions a thread may have beside the elements
+// of an operand that it loads one by one: lines of an odd length begin at any address, where
+// fragments take registers, too; those under windows have indices of their own, and so have those
+// of each value that they are chosen from.
+static int64_t sums_beside(Scheduler *t, const BlockSizes *z, int o)
+{
+	const DotSizes *p = &z->dot;
+	bool along = (o ? t->sched->b : t->sched->a) == W_transpose;
+	bool half = is_half(z->matrix);
+	bool fragments = half && !has_group_matrix(t->machine, z->matrix, INT64_MAX);
+	int64_t line = along ? p->k : o ? p->n : p->m;
+	Pair pair = find_pair(t, p, o, along);
+	bool near = half ? is_copied(t, p, o) : pair.apart == 1;
+	if (z->matrix && pair.windows && !near)
+		return SUMS / 4;
+	bool anywhere = fragments && line % 2 && !pair.spaced;
+	bool chosen = is_chosen(t, val(t->graph, t->kern->root)->in[o]);
+	return anywhere || chosen ? SUMS / 2 : SUMS;
 }
 
 // True if the rows of a tile (o: 0), or its columns, may be uneven: if eight threads each copy a
@@ -311,12 +313,16 @@ static void choose_stages(Scheduler *t, const BlockSizes *z, int64_t parts, bool
 }
 
 // Returns how many rows of a tile, or parts of a sum, a thread finishes side by side: few, if each
-// has many bytes to wait for, or elements whose places are data, which take registers, too.
+// has many bytes to wait for, or elements whose places are data or in one of many values, which
+// take registers, too.
 static int64_t rows_together(const Scheduler *t)
 {
+	enum { MANY = 8 };
 	bool gathers = false;
-	for (int i = 0; i < t->members.count; i++)
-		gathers |= val(t->graph, t->members.at[i])->op == O_gather;
+	for (int i = 0; i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		gathers |= v->op == O_gather || (v->op == O_concat && v->nin > MANY);
+	}
 	return gathers || bytes_read(t) > FEW_BYTES ? TOGETHER / 2 : TOGETHER;
 }
 

@@ -257,13 +257,11 @@ static void check_attend_blocks(const Plan *p, int k)
 		fail(p->name, "kernel %d: a tile of %lld x %lld; expected %lld x %lld", k,
 		     (long long)s->height, (long long)s->columns, (long long)b.height,
 		     (long long)b.columns);
-	bool keys = attend_computes(p->graph, kern, true);
-	bool others = attend_computes(p->graph, kern, false);
-	int64_t queries = z.batch * ceil_div(z.queries, s->height);
-	int64_t workers = keys ? z.batch * ceil_div(z.keys, s->height) : queries;
-	if (s->shared != (b.launched ? b.shared : 0) || s->alone != (b.groups && keys))
+	AttendWorkers w = attend_workers(p->graph, kern, p->machine);
+	if (s->shared != (b.launched ? b.shared : 0) || s->alone != (b.groups && w.keys))
 		fail(p->name, "kernel %d: blocks have no memory or registers for the tile", k);
-	if (s->workers != workers || s->after != (keys && others && !b.once ? queries : 0))
+	if (s->workers + s->after != w.keys + w.queries ||
+	    s->after != (w.keys && !w.together ? w.queries : 0))
 		fail(p->name,
 		     "kernel %d: the heads are not computed once, by %lld and %lld workers", k,
 		     (long long)s->workers, (long long)s->after);

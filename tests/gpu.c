@@ -1,18 +1,18 @@
 // gpu.c: checks GPU kernels, most of them without a GPU, against the evaluator.
-// gpu [sm_90a] cuda|rounded|ptx|registers|opencl|hip|mfma FILE...: graphs in the notation (those of
-// jit.c) and models (.onnx), as a training step. cuda: on emulated threads, in random orders, where
-// any one barrier, fence or wait left out is a race; and as PTX, which ptxas assembles, if it is
-// installed, without spills, and in registers and shared memory for two blocks of a multiprocessor.
-// rounded: the same with models' products of TF32, and of graphs that round within kernels. ptx:
-// PTX alone; of the instructions of loops that multiply halves, a quarter may compute integers;
-// registers: without a check of loops.
-// opencl: on this machine's device of OpenCL, and as SPIR-V, which spirv-val checks; cuda:NAME,
-// hip:NAME: on its GPU, as code for that architecture. hip: as code
-// objects, without spills; loops that multiply matrices copy no sums, and of their instructions a
-// sixth multiply, or more. mfma: AMD's kernels on emulated threads, with its matrix instructions.
-// sm_90a: for that GPU with few multiprocessors, so that small products have the tiles of large
-// ones; warpgroups multiply in each graph, each product without waiting for the one before, and
-// products of a loop take longer than its instructions.
+// gpu [sm_90a] cuda|rounded|ptx|registers|opencl|hip|hip_registers|mfma FILE...: graphs in the
+// notation (those of jit.c) and models (.onnx), as a training step. cuda: on emulated threads, in
+// random orders, where any one barrier, fence or wait left out is a race; and as PTX, which ptxas
+// assembles, if it is installed, without spills, and in registers and shared memory for two blocks
+// of a multiprocessor. rounded: the same with models' products of TF32, and of graphs that round
+// within kernels. ptx: PTX alone; of the instructions of loops that multiply halves, a quarter may
+// compute integers; registers: without a check of loops. opencl: on this machine's device of
+// OpenCL, and as SPIR-V, which spirv-val checks; cuda:NAME, hip:NAME: on its GPU, as code for that
+// architecture. hip: as code objects, without spills; loops that multiply matrices copy no sums,
+// wait for no loads before, and of their instructions a sixth multiply, or more; hip_registers: or
+// fewer. mfma: AMD's kernels on emulated threads, with its matrix instructions. sm_90a: for that
+// GPU with few multiprocessors, so that small products have the tiles of large ones; warpgroups
+// multiply in each graph, each product without waiting for the one before, and products of a loop
+// take longer than its instructions.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -265,36 +265,42 @@ static Code read_amd_code(Arena *arena, const char *line)
 	const char *at = line + strspn(line, "\t ");
 	if (*line != '\t')
 		return (Code){NULL, NULL};
-	const char *name = format(arena, "%.*s", (int)strcspn(at, " "), at);
+	bool waits = starts_with(at, "s_waitcnt"); // for what, is part of the name
+	const char *name = format(arena, "%.*s", (int)strcspn(at, waits ? "/" : " "), at);
 	at += strcspn(at, " ");
 	at += strspn(at, " ");
 	bool jumps = starts_with(name, "s_cbranch") || starts_with(name, "s_branch");
 	return (Code){name, jumps ? format(arena, "%.*s", (int)strcspn(at, " "), at) : NULL};
 }
 
-static int matrix_loops; // that multiply by AMD's matrix instructions
+static int matrix_loops;   // that multiply by AMD's matrix instructions
+static bool many_products; // are expected of their instructions
 
 // True if the loop, if it multiplies matrices, does not use memory of the thread and, if it loads
-// as much as it can at once, does not copy sums and, of a tile of some size, a sixth of its
-// instructions multiply.
+// as much as it can at once, does not copy sums, nor wait for what it loads before it multiplies,
+// and, of a tile of some size, a sixth of its instructions multiply.
 static bool is_fast(const Code *code, int n, const char *kernel, const char *what)
 {
 	enum { SEVERAL = 16, LEAST = 6 };
-	int all = 0, products = 0, copies = 0, scratch = 0, narrow = 0;
+	int all = 0, products = 0, copies = 0, scratch = 0, narrow = 0, loads = 0, early = 0;
 	for (int i = 0; i < n; i++) {
 		const char *name = code[i].name ? code[i].name : "";
 		all += code[i].name != NULL;
 		products += starts_with(name, "v_mfma");
+		loads += starts_with(name, "global_load");
+		const char *most = strstr(name, "vmcnt("); // of the last loads that it leaves
+		early += most && !products && atoi(most + strlen("vmcnt(")) < loads;
 		copies += starts_with(name, "v_accvgpr");
 		scratch += starts_with(name, "scratch") || starts_with(name, "buffer");
 		narrow += starts_with(name, "global_load") && !strstr(name, "dwordx4");
 	}
 	matrix_loops += products > 0;
-	bool slow = copies || (products >= SEVERAL && products * LEAST < all);
+	bool few = many_products && products >= SEVERAL && products * LEAST < all;
+	bool slow = copies || early || few;
 	if (!products || (!scratch && (narrow || !slow)))
 		return true;
-	printf("%s: %s of %d instructions, %d multiply, %d copy, %d spill\n", what, kernel, all,
-	       products, copies, scratch);
+	printf("%s: %s of %d instructions, %d multiply, %d copy, %d spill, %d wait too early\n",
+	       what, kernel, all, products, copies, scratch, early);
 	return false;
 }
 
@@ -423,9 +429,10 @@ int main(int argc, char **argv)
 	argc -= groups, argv += groups;
 	const char *how = argc > 1 ? argv[1] : "";
 	bool opencl = !strcmp(how, "opencl"), gpu = strchr(how, ':'), mfma = !strcmp(how, "mfma"),
-	     hip = !strcmp(how, "hip"), rounded = !strcmp(how, "rounded"),
+	     hip = !gpu && starts_with(how, "hip"), rounded = !strcmp(how, "rounded"),
 	     loops = !strcmp(how, "ptx"), runs = !hip && !loops && strcmp(how, "registers");
 	const char *emulated = mfma ? "hip:host" : groups ? "cuda:host-sm_90a" : "cuda:host";
+	many_products = !strcmp(how, "hip");
 	folder = own_folder();
 	for (int i = 2; i < argc; i++) {
 		Arena *arena = arena_new();

@@ -159,16 +159,18 @@ static int attention_outputs(const Step *s, int k, Stage stage, int *all)
 	return !kern->sched->after ? kern->nout : stage == MAIN ? keys : kern->nout - keys;
 }
 
-// Operations of a launch of kernel k. Both launches of attention's gradients compute the scores and
-// the gradients of probabilities, two products.
+// Operations of a launch of kernel k. Blocks of keys and of queries, of attention's gradients, both
+// compute the scores and the gradients of probabilities, two products.
 static double stage_flops(const Step *s, int k, Stage stage)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
 	const Sched *sched = kern->sched;
 	double flops = (double)s->work[k].flops;
-	if (kern->kind == L_attend && sched->after) {
+	if (kern->kind == L_attend) {
+		AttendWorkers w = attend_workers(s->plan->graph, kern, s->plan->machine);
 		int all, own = attention_outputs(s, k, stage, &all);
-		return flops * (2 + own) / (2 + all);
+		bool both = w.keys && w.queries && !sched->after;
+		return flops * (2 + 2 * both + own) / (2 + all);
 	}
 	return stage == (sched->partition == P_partials && sched->before ? BEFORE : MAIN) ? flops
 	                                                                                  : 0;

@@ -10,6 +10,7 @@
 // of one worker, block by block, and nothing of the size of the scores is in memory.
 #include "thread_attend.h"
 #include <math.h>
+#include <string.h>
 
 // ---- scores ---------------------------------------------------------------------------
 
@@ -48,6 +49,8 @@ static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *l
 	bool apart = lines != &t->row && lines->all % block == 0; // by a constant, in memory
 	for (int i = 0; i < lines_of(p, o); i++) {
 		Value place = p->d.kind->line_place(&p->d, o, i);
+		if (lines == &t->row && t->z.beside)
+			place = LLVMBuildURem(g->b, place, number(g, t->z.height), "");
 		Value at = LLVMBuildAdd(g->b, narrow(g, first), narrow(g, place), ""), in = at;
 		Value last = narrow_number(t, lines->all - 1);
 		if (lines->all % block)
@@ -197,6 +200,41 @@ static int sums_side(const ThreadAttend *t, int o, int64_t columns)
 	return is_half(t->z.matrix) && aligned ? 2 : 1;
 }
 
+// Returns where a thread of the second warpgroup puts value i for that of the first with the same
+// rows and columns of sums.
+static Value handed_at(const ThreadAttend *t, int i)
+{
+	Gen *g = t->a.g;
+	int64_t threads = g->target->machine->threads / 2;
+	Value own = LLVMBuildURem(g->b, t->thread, number(g, threads), "");
+	return place_in(g, t->a.elem, t->shared, sum_of(g, own, number(g, i * threads)));
+}
+
+static void hand_over(const ThreadAttend *t, int i, Value x)
+{
+	store_side(t->a.g, t->a.elem, (int)t->a.p.bytes, handed_at(t, i), 1, &x);
+}
+
+static Value load_handed(const ThreadAttend *t, int i)
+{
+	Value x;
+	load_side(t->a.g, t->a.elem, (int)t->a.p.bytes, handed_at(t, i), 1, &x);
+	return x;
+}
+
+// Returns sum i; of warpgroups with the same rows, their sum, which only the first computes.
+static Value joined_sum(const ThreadAttend *t, Product *p, int i)
+{
+	Gen *g = t->a.g;
+	Value x = read_sum(&p->d, i), *fade = p->fade[line_of(p, 0, i)];
+	if (!t->z.beside)
+		return x;
+	Value other = load_handed(t, p->handed + i);
+	if (!*fade)
+		return LLVMBuildFAdd(g->b, x, other, "");
+	return mul_add(g, other, fade[1], LLVMBuildFMul(g->b, x, fade[0], ""));
+}
+
 // Stores the sums of a product times `factor[row]` (some: else zeros) as these rows of output o.
 static void store_sums(ThreadAttend *t, Product *p, int o, const Lines *rows, const Value *factor,
                        const Value *some)
@@ -213,7 +251,7 @@ static void store_sums(ThreadAttend *t, Product *p, int o, const Lines *rows, co
 			inside = also(g, inside, is_less(t, narrow(g, at), columns));
 		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
 		for (int e = 0; e < n; e++) {
-			x[e] = LLVMBuildFMul(g->b, read_sum(&p->d, i + e), factor[row], "");
+			x[e] = LLVMBuildFMul(g->b, joined_sum(t, p, i + e), factor[row], "");
 			if (some)
 				x[e] = LLVMBuildSelect(g->b, some[row], x[e], real(&t->a, 0), "");
 		}
@@ -423,10 +461,14 @@ static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const S
 	loop_end(g, &block);
 }
 
-// Returns the first column of a part of a block.
-static Value part_first(const ThreadAttend *t, const Loop *part)
+// Begins the loop over parts of the columns in a stage that a warp has. Returns the first column.
+static Value parts_begin(const ThreadAttend *t, Loop *part)
 {
-	return t->part < t->z.columns ? part->i : number(t->a.g, 0);
+	Gen *g = t->a.g;
+	int64_t own = t->z.columns * t->z.height / attend_tile_rows(&t->z);
+	*part = loop_begin(g, number(g, 0), number(g, own), t->part);
+	Value first = t->part < own ? part->i : number(g, 0);
+	return t->z.beside ? sum_of(g, first, times(g, t->half, own)) : first;
 }
 
 // The same by warps that have rows of their own.
@@ -441,8 +483,8 @@ static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const S
 	if (sum)
 		stages.columns[1] = attend_source(t, sum, 1, 2);
 	Value stage = attend_stages_begin(t, &stages, number(g, 0), visible_end(t));
-	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
-	Value first = part_first(t, &part);
+	Loop part;
+	Value first = parts_begin(t, &part);
 	attend_multiply_anew(score, attend_stage_part(score, stage, first));
 	find_columns(t, score, sum_of(g, stages.loop.i, first));
 	share_most(t, score, s, x, most);
@@ -455,15 +497,73 @@ static void soften_stages(ThreadAttend *t, Product *score, Product *sum, const S
 	loop_end(g, &stages.loop);
 }
 
+// ---- warpgroups with the same rows ----------------------------------------------------
+
+// Adds the other warpgroup's sum of a row, relative to the largest score of both. Sets the factors
+// of the own sums of products and of the other's.
+static void join_row(const ThreadAttend *t, const Softmax *s, int r, Value *fade)
+{
+	Gen *g = t->a.g;
+	Value own = read_variable(g, s->most[r]), other = load_handed(t, 2 * r);
+	Value most = larger(t, own, other);
+	Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, most, real(&t->a, -INFINITY), "");
+	Value used = LLVMBuildSelect(g->b, empty, real(&t->a, 0), most, "");
+	Value base = exponent_base(t, used, t->unit);
+	fade[0] = power(t, own, base);
+	fade[1] = power(t, other, base);
+	Value total = LLVMBuildFMul(g->b, read_variable(g, s->total[r]), fade[0], "");
+	total = mul_add(g, load_handed(t, 2 * r + 1), fade[1], total);
+	set_variable(g, s->most[r], most);
+	set_variable(g, s->total[r], total);
+}
+
+// Begins code of the threads that store the results of up to two products and of a softmax with so
+// many rows of a thread: all, or the warpgroup to which the other hands over its own.
+static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s, int rows)
+{
+	Gen *g = t->a.g;
+	if (!t->z.beside)
+		return (Loop){0};
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, t->half, number(g, 0), "");
+	g->ops->all_threads(g); // the operands have been read
+	Loop second = when_begin(g, LLVMBuildNot(g->b, first, ""));
+	for (int r = 0; r < rows; r++) {
+		hand_over(t, 2 * r, read_variable(g, s->most[r]));
+		hand_over(t, 2 * r + 1, read_variable(g, s->total[r]));
+	}
+	for (int k = 0, at = 2 * rows; k < 2 && of[k]; at += of[k++]->sums) {
+		of[k]->handed = at;
+		for (int i = 0; i < of[k]->sums; i++)
+			hand_over(t, at + i, read_sum(&of[k]->d, i));
+	}
+	when_end(g, &second);
+	g->ops->all_threads(g);
+	Loop own = when_begin(g, first);
+	for (int r = 0; r < rows; r++) {
+		Value fade[2];
+		join_row(t, s, r, fade);
+		for (int k = 0; k < 2 && of[k]; k++)
+			memcpy(of[k]->fade[r], fade, sizeof fade);
+	}
+	return own;
+}
+
+static void results_end(const ThreadAttend *t, Loop *own)
+{
+	if (t->z.beside)
+		when_end(t->a.g, own);
+}
+
 static void forward(ThreadAttend *t)
 {
 	Gen *g = t->a.g;
 	const AttendBlocks *z = &t->z;
 	t->part = attend_part(t, z->depth, 1);
-	Product *score = attend_product(t, z->height, t->part, z->width, true, AB_ROWS, AB_COLUMNS),
+	int64_t m = attend_tile_rows(z);
+	Product *score = attend_product(t, m, t->part, z->width, true, AB_ROWS, AB_COLUMNS),
 	        *sum = NULL;
 	if (z->depth)
-		sum = attend_product(t, z->height, z->depth, t->part, false, AB_WEIGHTS, AB_SUMMED);
+		sum = attend_product(t, m, z->depth, t->part, false, AB_WEIGHTS, AB_SUMMED);
 	int64_t ways = z->shared - z->height * ATTEND_WAYS * t->a.p.bytes;
 	Softmax s = {.ways = bytes_after(g, t->shared, number(g, ways))};
 	for (int r = 0; r < lines_of(score, 0); r++) {
@@ -475,7 +575,9 @@ static void forward(ThreadAttend *t)
 		soften_stages(t, score, sum, &s);
 	else
 		soften_blocks(t, score, sum, &s);
+	Loop own = results_begin(t, (Product *[]){sum, NULL}, &s, lines_of(score, 0));
 	finish(t, score, sum, &s);
+	results_end(t, &own);
 }
 
 // ---- gradients ------------------------------------------------------------------------
@@ -526,7 +628,7 @@ static Gradients gradients_new(ThreadAttend *t)
 {
 	const AttendBlocks *z = &t->z;
 	t->part = attend_part(t, z->width + (t->keys ? z->depth : 0), 2);
-	int64_t m = z->height, n = t->part;
+	int64_t m = attend_tile_rows(z), n = t->part;
 	bool both = z->both_ways;
 	Gradients p = {.score = attend_product(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
 	               .weight = attend_product(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
@@ -585,8 +687,8 @@ static void add_stage(ThreadAttend *t, const Gradients *p, Value first, Value st
 {
 	Gen *g = t->a.g;
 	Value x[SUMS], slope[SUMS], none = number(g, 0);
-	Loop part = loop_begin(g, number(g, 0), number(g, t->z.columns), t->part);
-	Value own = part_first(t, &part);
+	Loop part;
+	Value own = parts_begin(t, &part);
 	find_columns(t, p->score, sum_of(g, first, own));
 	for (int i = 0; i < lines_of(p->score, 1) && t->keys; i++)
 		load_stats(t, &t->column.index[i]); // while the products run
@@ -652,33 +754,41 @@ static void backward(ThreadAttend *t)
 		loop_end(g, &block);
 	}
 	Op op = t->keys ? O_attend_dk : O_attend_dq;
+	Loop own = results_begin(t, (Product *[]){all.width, all.depth}, NULL, 0);
 	store_gradient(t, all.width, op, &t->row, t->a.v->attr->x);
 	if (t->keys)
 		store_gradient(t, all.depth, O_attend_dv, &t->row, 1);
+	results_end(t, &own);
 }
 
-void emit_thread_attend(Gen *g)
+// Emits the blocks of keys or, else, of queries, which are the workers from `start` on.
+static void emit_blocks(Gen *g, bool keys, int64_t start)
 {
 	ThreadAttend *t = NEW(g->arena, ThreadAttend);
 	t->a = attend_new(g);
 	const AttendSizes *p = &t->a.p;
-	t->z = attend_blocks(g->graph, t->a.v, g->target->machine, p->back);
-	t->keys = g->stage == MAIN && attend_computes(g->graph, g->kern, true);
+	t->z = attend_blocks(g->graph, t->a.v, g->plan->machine, p->back);
+	t->keys = keys;
 	double scale = t->a.v->attr->x;
 	t->fast = g->ops->exp2 && is_half(t->z.matrix);
 	t->unit = t->fast && !t->a.bias && !t->a.shown && scale > 0 ? scale : 1;
 	t->row.all = t->keys ? p->keys : p->queries;
 	t->column.all = t->keys ? p->queries : p->keys;
-	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	int64_t blocks = ceil_div(t->row.all, t->z.height), workers = p->batch * blocks;
+	Value own_worker = LLVMBuildSub(g->b, g->worker, number(g, start), "");
+	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own_worker, number(g, workers), "");
+	if (workers == stage_workers(g->kern->sched, g->stage)) // all are
+		is_own = LLVMConstInt(g->i1, 1, 0);
+	Loop own = when_begin(g, is_own);
 	g->level->lanes = true; // each thread has elements of its own from here on
 	t->thread = g->ops->thread(g);
-	int64_t blocks = ceil_div(t->row.all, t->z.height);
-	Index worker = uniform_index(g, g->worker, p->batch * blocks, 1), block;
+	t->half = LLVMBuildUDiv(g->b, t->thread, number(g, g->target->machine->threads / 2), "");
+	Index worker = uniform_index(g, own_worker, workers, 1), block;
 	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
-	Value own = index_i64(g, &block);
+	Value at = index_i64(g, &block);
 	if (t->a.causal && !t->keys) // those that see the most keys begin first
-		own = LLVMBuildSub(g->b, number(g, blocks - 1), own, "");
-	t->first = times(g, own, t->z.height);
+		at = LLVMBuildSub(g->b, number(g, blocks - 1), at, "");
+	t->first = times(g, at, t->z.height);
 	const char *name = format(g->arena, "amos_attend_%lld", (long long)t->z.shared);
 	t->shared = t->z.launched ? g->ops->launch_memory(g)
 	                          : g->ops->shared(g, name, ceil_div(t->z.shared, 8), number(g, 0));
@@ -686,5 +796,15 @@ void emit_thread_attend(Gen *g)
 		backward(t);
 	else
 		forward(t);
-	when_end(g, &once);
+	when_end(g, &own);
+}
+
+void emit_thread_attend(Gen *g)
+{
+	AttendWorkers w = attend_workers(g->graph, g->kern, g->plan->machine);
+	bool keys = w.keys && g->stage == MAIN;
+	if (keys)
+		emit_blocks(g, true, 0);
+	if (!keys || (w.together && w.queries))
+		emit_blocks(g, false, keys ? w.keys : 0);
 }

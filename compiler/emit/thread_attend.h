@@ -9,6 +9,10 @@ typedef struct Product { // of a tile, all steps of k in shared memory
 	ThreadTile d;
 	Sched sched;
 	int sums; // of a thread
+	// If warpgroups have the same rows: the number of the first sum that the other hands over;
+	// by row, factors of the own sums and of those, or NULL.
+	int handed;
+	Value fade[SUMS][2];
 } Product;
 
 typedef struct Lines {  // rows or columns of a block that a thread has
@@ -23,6 +27,7 @@ typedef struct ThreadAttend {
 	bool keys; // rows are keys, columns are queries
 	Value thread, shared;
 	Value first; // row of the worker
+	Value half;  // of a stage's columns: which warpgroup has it, if both have the same rows
 	Lines row, column;
 	Value apart[SUMS]; // columns after the thread's first
 	bool fast;         // exponentials are as exact as halves need

@@ -36,7 +36,7 @@ static void take_share(const ThreadAttend *t, Product *p, int o, int part, Share
 	ThreadTile *d = &p->d;
 	d->share[o] = share;
 	Share *s = &d->share[o];
-	s->side = d->size[o];
+	s->side = o ? d->size[o] : MIN(d->size[o], t->z.height);
 	s->start = t->z.at[part];
 	s->size = d->kind->share_size(d, o);
 	bool held = d->kind->hold && part == AB_WEIGHTS;
@@ -61,7 +61,7 @@ Product *attend_product(ThreadAttend *t, int64_t m, int64_t n, int64_t steps, bo
 	                         : t->z.matrix   ? ops->matrix_kind
 	                                         : &fused_tile,
 	                         m, n, steps);
-	take_share(t, p, 0, a, (Share){.along = true, .stays = true, .lines = m});
+	take_share(t, p, 0, a, (Share){.along = true, .stays = true, .lines = t->z.height});
 	take_share(t, p, 1, b, (Share){.along = along, .lines = t->z.columns});
 	return begun(p);
 }
@@ -103,11 +103,12 @@ int64_t attend_part(const ThreadAttend *t, int64_t sums, int tiles)
 	enum { FRAGMENTS = 8 }; // registers of operands that pass through them
 	const AttendBlocks *z = &t->z;
 	const Gen *g = t->a.g;
-	int64_t threads = g->target->machine->threads, n = z->columns;
+	int64_t threads = g->target->machine->threads, tile = attend_tile_rows(z);
+	int64_t n = z->columns * z->height / tile;
 	int64_t blocks = residents(g->kern->sched, g->stage);
 	int64_t own = RESIDENT / blocks * (ATTEND_SUMS - (z->groups ? 0 : FRAGMENTS));
-	int masks = !!t->a.bias + !!t->a.shown + (t->column.all % n > 0);
-	while (z->own_rows && n > LEAST && (sums + (tiles + masks) * n) * z->height > own * threads)
+	int masks = !!t->a.bias + !!t->a.shown + (t->column.all % z->columns > 0);
+	while (z->own_rows && n > LEAST && (sums + (tiles + masks) * n) * tile > own * threads)
 		n /= 2;
 	return n;
 }

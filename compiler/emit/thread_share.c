@@ -473,7 +473,8 @@ static Value before_end(ThreadTile *d, Value at_k, int e, int n, Value x)
 	return some_or_none(g, is, x);
 }
 
-// Loads the elements of load i, or the pairs that memory has.
+// Loads the elements of load i, or the pairs that memory has. What is wide becomes zeros, if it has
+// to, on its way to shared memory: nothing waits for memory before.
 static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Value *x)
 {
 	Gen *g = d->g;
@@ -495,12 +496,17 @@ static void load_unit(ThreadTile *d, int o, int i, Value step, Value stage, Valu
 	}
 	Elem type = val(g->graph, share_operand(d, o))->type;
 	int each = s->wide && is_pair(d, s) ? PAIR : 1;
+	bool later = inside && s->wide && !is_copied(d, s) && !is_ragged(d, s);
+	if (later && !s->some[i])
+		s->some[i] = variable(g, inside);
+	if (later)
+		set_variable(g, s->some[i], inside);
 	for (int e = 0; e < s->vec / each && !is_copied(d, s); e++) {
 		if (!is_half(d->p.matrix))
 			x[e] = widen_float(g, x[e], type);
 		if (is_ragged(d, s))
 			x[e] = before_end(d, sum_of(g, step, own), e * each, each, x[e]);
-		else if (inside)
+		else if (inside && !later)
 			x[e] = some_or_none(g, inside, x[e]);
 	}
 }
@@ -528,13 +534,22 @@ void load_share(ThreadTile *d, int o, Value step, Value stage)
 	}
 }
 
+// Returns what variable e of load i has: an element or, if it has pairs, a pair.
+static Value loaded_part(ThreadTile *d, const Share *s, int i, int e)
+{
+	Gen *g = d->g;
+	int parts = s->vec / (is_pair(d, s) ? PAIR : 1);
+	Value x = read_variable(g, s->loaded[i * parts + e]);
+	return s->some[i] ? some_or_none(g, read_variable(g, s->some[i]), x) : x;
+}
+
 // Returns element e of load i.
 static Value loaded_element(ThreadTile *d, const Share *s, int i, int e)
 {
 	Gen *g = d->g;
 	if (!is_pair(d, s))
-		return read_variable(g, s->loaded[i * s->vec + e]);
-	Value pair = read_variable(g, s->loaded[(i * s->vec + e) / PAIR]);
+		return loaded_part(d, s, i, e);
+	Value pair = loaded_part(d, s, i, e / PAIR);
 	Value half = LLVMBuildLShr(g->b, pair, LLVMConstInt(g->i32, 16 * (e % PAIR), 0), "");
 	return LLVMBuildTrunc(g->b, half, g->i16, "");
 }
@@ -579,12 +594,12 @@ void put_share(ThreadTile *d, int o, Value stage)
 		to = bytes_after(g, to, number(g, i * s->next));
 		if (is_pair(d, s)) {
 			for (int e = 0; e < s->vec / PAIR; e++)
-				x[e] = read_variable(g, s->loaded[i * s->vec / PAIR + e]);
+				x[e] = loaded_part(d, s, i, e);
 			store_side(g, g->i32, PAIR * d->packed_bytes, to, s->vec / PAIR, x);
 			continue;
 		}
 		for (int e = 0; e < s->vec; e++)
-			x[e] = read_variable(g, s->loaded[i * s->vec + e]);
+			x[e] = loaded_part(d, s, i, e);
 		int64_t apart = n > 1 ? 1 : s->size / d->s->depth; // else from step to step
 		for (int e = 0; e < s->vec; e += n)
 			store_side(g, d->packed, d->packed_bytes,

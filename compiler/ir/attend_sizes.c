@@ -87,17 +87,35 @@ static void lay_out(AttendBlocks *z, const AttendSizes *p, bool back)
 		z->shared += z->height * ATTEND_WAYS * p->bytes;
 }
 
+// True if blocks of half as many rows, which are more, have a multiprocessor each.
+static bool leaves_idle(const AttendSizes *p, const Machine *machine, int64_t height, bool back)
+{
+	int64_t rows = back ? MAX(p->queries, p->keys) : p->queries;
+	int64_t half = ceil_div(rows, height / 2);
+	return half > ceil_div(rows, height) && p->batch * half <= machine->workers;
+}
+
+int64_t attend_tile_rows(const AttendBlocks *z)
+{
+	return z->beside ? 2 * z->height : z->height;
+}
+
 // Returns the sizes by which warps have rows of their own, if they can, of halves in shared memory;
 // shared: 0: they cannot. There are two stages of columns unless a block has them all, and after
-// them, if it is to compute all gradients (once), slopes of all keys with a block of queries.
+// them, if it is to compute all gradients (once), slopes of all keys with a block of queries. If
+// warpgroups have the same rows, one hands its sums over to the other in place of the operands.
 static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Machine *machine,
                                   bool back)
 {
 	enum { ROWS = 16, WARP = 32, MOST = 64, LEAST = 16, DEPTH = 128 };
+	enum { JOINED = 8 }; // of a row: statistics, of each of four threads
 	int threads = machine->threads;
 	z.own_rows = true;
-	z.height = threads / WARP * ROWS;
-	z.groups = has_group_matrix(machine, z.matrix, z.height);
+	int64_t tile = threads / WARP * ROWS;
+	z.groups = has_group_matrix(machine, z.matrix, tile);
+	z.beside = z.groups && leaves_idle(p, machine, tile, back);
+	int64_t sides = z.beside ? 2 : 1;
+	z.height = tile / sides;
 	z.width = z.depth = LEAST;
 	while (z.width < p->width)
 		z.width *= 2;
@@ -105,26 +123,28 @@ static AttendBlocks share_by_rows(AttendBlocks z, const AttendSizes *p, const Ma
 		z.depth *= 2;
 	z.depth = p->depth ? z.depth : 0;
 	int64_t rows = z.height * (z.width + (back ? z.depth : 0));
+	int64_t joined = z.beside ? z.height * (z.depth + (back ? z.width : JOINED)) * p->bytes : 0;
 	int64_t room = z.groups ? shared_room(machine, RESIDENT) : SHARED;
 	int64_t all = back ? MAX(p->queries, p->keys) : p->keys;
-	for (z.columns = MOST; z.columns >= LEAST; z.columns /= 2) {
+	for (z.columns = MOST * sides; z.columns >= LEAST * sides; z.columns /= 2) {
 		z.stages = all > z.columns ? 2 : 1;
 		z.stage = z.columns * (z.width + z.depth) * z.bytes;
 		z.at[AB_WEIGHTS] = rows + z.stages * z.stage / z.bytes;
 		z.shared = (z.at[AB_WEIGHTS] + (z.once ? z.height * z.columns : 0)) * z.bytes;
+		z.shared = MAX(z.shared, joined);
 		if (z.shared <= room)
 			break;
 	}
 	z.launched = z.shared > SHARED;
-	int64_t sums = (z.width + z.depth + 2 * LEAST) * z.height / threads;
+	int64_t sums = (z.width + z.depth + 2 * LEAST) * tile / threads;
 	bool fit = back ? sums <= (z.groups ? RESIDENT : 1) * ATTEND_SUMS : z.depth <= DEPTH;
 	z.at[AB_GRADIENTS] = z.height * z.width;
 	z.at[AB_COLUMNS] = rows;
 	z.at[AB_VALUES] = z.at[AB_SUMMED] = rows + z.columns * z.width;
 	if (z.once) // rows are lines of 64 for both kinds of instructions
-		fit &= z.groups && p->keys <= z.height && z.width == MATRIX_COLUMNS &&
+		fit &= z.groups && !z.beside && p->keys <= tile && z.width == MATRIX_COLUMNS &&
 		       z.columns >= MATRIX_ROWS;
-	if (!fit || z.columns < LEAST)
+	if (!fit || z.columns < LEAST * sides)
 		z.shared = 0;
 	return z;
 }
@@ -177,6 +197,17 @@ bool attend_computes(const Graph *g, const Kern *kern, bool keys)
 		some |= keys == (op == O_attend_dk || op == O_attend_dv);
 	}
 	return some;
+}
+
+AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *machine)
+{
+	AttendSizes p = attend_sizes(g, kern, machine);
+	AttendBlocks z = attend_blocks(g, val(g, kern->root), machine, p.back);
+	bool keys = attend_computes(g, kern, true), others = attend_computes(g, kern, false);
+	return (AttendWorkers){
+	    .keys = keys ? p.batch * ceil_div(p.keys, z.height) : 0,
+	    .queries = others && !(keys && z.once) ? p.batch * ceil_div(p.queries, z.height) : 0,
+	    .together = z.beside};
 }
 
 // ---- all ------------------------------------------------------------------------------

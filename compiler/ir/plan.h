@@ -519,11 +519,12 @@ enum { ATTEND_SUMS = 80 }; // of a thread of two blocks, if rows are warps' own,
 typedef struct AttendBlocks {
 	Elem matrix;             // as in BlockSizes
 	int64_t bytes;           // of an element of an operand
-	int64_t height, columns; // of a tile of scores
+	int64_t height, columns; // rows of a block; columns of a tile of scores
 	int64_t width, depth;    // columns of queries, of values, as tiles have them
 	bool both_ways;          // the sums read columns as scores do
 	bool own_rows;           // of a warp, whose probabilities stay in registers
 	bool groups;             // those multiply by instructions of warpgroups
+	bool beside;             // which have the same rows, and halves of the columns
 	bool once;               // a block has all keys: it computes all gradients
 	int64_t stages, stage;   // of columns, if rows are warps' own; bytes of one
 	bool turns;              // AB_COLUMNS, AB_VALUES and AB_SUMMED take turns in one place
@@ -533,6 +534,16 @@ typedef struct AttendBlocks {
 } AttendBlocks;
 enum { ATTEND_WAYS = 16 }; // threads that have scores of a row, whose statistics come last
 AttendBlocks attend_blocks(const Graph *, const Val *, const Machine *, bool back);
+// Returns the rows of a block's tile of scores, as its warps have them.
+int64_t attend_tile_rows(const AttendBlocks *);
+// Workers of attention by blocks of threads, or of its gradients: blocks of keys, which compute the
+// gradients of keys and values, and blocks of queries, which compute all else. They are two
+// launches, unless both leave multiprocessors idle.
+typedef struct AttendWorkers {
+	int64_t keys, queries;
+	bool together;
+} AttendWorkers;
+AttendWorkers attend_workers(const Graph *, const Kern *, const Machine *);
 // Returns the attention that an output of its kernel is, or rounds to a type of 16 bits.
 Ref attention_of(const Graph *, Ref out);
 // True if the kernel computes gradients of keys or values (`keys`), or anything else.

@@ -163,12 +163,24 @@ static void multiply_matrices(ThreadTile *d, Value a, Value b, int sum)
 	set_variable(g, all, intrinsic(g, product->hardware, 0, NULL, COUNT(in), in));
 }
 
+// Only matrix instructions may be moved from here on to before or back: with all fragments of a
+// step at once, LLVM has no registers to keep sums where they are.
+static void hold_loads(Gen *g)
+{
+	enum { MATRIX_MAY = 8 };
+	Value may = LLVMConstInt(g->i32, MATRIX_MAY, 0);
+	if (!g->target->emulated)
+		intrinsic(g, "llvm.amdgcn.sched.barrier", 0, NULL, 1, &may);
+}
+
 static void multiply(ThreadTile *d, Value stage)
 {
 	Lane own = lane_of(d);
 	int n = is_half(d->p.matrix) ? 2 : 4; // instructions for a piece
 	for (int k = 0; k < d->s->depth * d->packed_bytes / MATRIX_LINE; k++) {
 		Value a[SUMS][4], b[SUMS][4];
+		if (k)
+			hold_loads(d->g);
 		for (int i = 0; i < own.rows; i++)
 			load_piece(d, 0, k, i, stage, a[i]);
 		for (int j = 0; j < own.columns; j++)

@@ -120,10 +120,10 @@ static void set_bases(ThreadTile *d)
 	Gen *g = d->g;
 	for (int i = 0; i < 2; i++) {
 		int o = operand(d, i);
-		bool along = d->share[o].along;
+		bool along = d->share[o].along, same = d->share[o].side < d->size[o];
 		int64_t block = along ? 1 : block_size(d, o) / EACH;
-		Value first =
-		    times(g, first_of(d, i), along ? line_length(d, o) : d->share[o].lines);
+		Value first = times(g, same ? number(g, 0) : first_of(d, i),
+		                    along ? line_length(d, o) : d->share[o].lines);
 		Value at = place_in(g, d->packed, d->shared,
 		                    sum_of(g, first, number(g, d->share[o].start)));
 		at = LLVMBuildLShr(g->b, shared_address(g, at), number32(g, 4), "");
