@@ -163,9 +163,10 @@ AMOS_API void amos_output_shape(const struct amos *m, int64_t i, int64_t *shape)
  */
 
 /* Sets how many samples amos_forward() and amos_evaluate() take from then on: one of the sizes that
- * `amosc build --bind batch=N` was given, or 0 for the largest, which is that at first and of
- * training. A smaller batch is the first n samples of the inputs, whose arrays keep their shapes;
- * its outputs are arrays of their own, with n samples. AMOS_USAGE: another n. */
+ * the model was compiled for (`amosc build --bind batch=N`, once for each), or 0 for the largest,
+ * which is that at first and of training. A smaller batch is the first n samples of the inputs,
+ * whose arrays keep their shapes; its outputs are arrays of their own, with n samples. AMOS_USAGE:
+ * another n. */
 AMOS_API int amos_set_batch(struct amos *m, int64_t n);
 /* Computes the outputs, for inference: without dropout, and with running statistics. */
 AMOS_API int amos_forward(struct amos *m);

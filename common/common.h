@@ -59,6 +59,8 @@ int64_t amos_template_write(const struct amos_weights *, enum amos_file_part, co
 // Checks, then writes the file, which appears when it is complete. External data go to PATH.data
 // or, if it exists, PATH.2.data and so on; those of the model that the file replaces are removed.
 int amos_template_file(const struct amos_weights *, const char *path);
+// Writes a number as protobuf's varint: at most 10 bytes. Returns how many.
+size_t amos_varint(char *to, uint64_t);
 // Writes elements [from, from + n) of a piece of values as the file has them.
 void amos_template_elements(const struct amos_piece *, const struct amos_view *,
                             const float *values, int64_t from, int64_t n, char *to);

@@ -140,7 +140,7 @@ int amos_template_check(const struct amos_weights *w, const char *where)
 
 enum { BLOCK = 512 }; // elements that are converted at once
 
-static size_t write_varint(char *to, uint64_t x)
+size_t amos_varint(char *to, uint64_t x)
 {
 	size_t n = 0;
 	for (; x > 127; x >>= 7)
@@ -168,7 +168,7 @@ static int64_t write_values(const struct writer *w, const struct amos_piece *p)
 			for (int64_t k = 0; k < n; k++) {
 				uint16_t half;
 				memcpy(&half, block + 2 * k, sizeof half);
-				size += write_varint(varints + size, half);
+				size += amos_varint(varints + size, half);
 			}
 		}
 		if (w->put)
@@ -207,8 +207,8 @@ static int64_t write_pieces(const struct writer *w, const struct amos_piece *p, 
 		if (p->kind == AMOS_PIECE_FIELD)
 			body = write_pieces(&counter, p + 1, p->pieces);
 		if (p->kind == AMOS_PIECE_FIELD && body != p->length) {
-			count = (int64_t)write_varint(header, (uint64_t)p->number << 3 | 2);
-			count += (int64_t)write_varint(header + count, (uint64_t)body);
+			count = (int64_t)amos_varint(header, (uint64_t)p->number << 3 | 2);
+			count += (int64_t)amos_varint(header + count, (uint64_t)body);
 			at = header;
 		}
 		if (w->put)

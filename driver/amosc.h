@@ -96,7 +96,8 @@ int amosc_compile(struct amosc *, struct amos **, struct amos_data **data);
 /* Compiles and trains as amosc train does, for `steps` or `epochs`, in the run directory given by
  * `out` or `resume`. The session's purpose must be AMOSC_TRAIN; it trains once. */
 int amosc_train(struct amosc *, struct amos_result *);
-/* Computes the mean loss over the data. The session's purpose must be AMOSC_EVAL. */
+/* Computes the mean loss over the data. The session's purpose must be AMOSC_EVAL. AMOS_INPUT: the
+ * loss is not finite. */
 int amosc_eval(struct amosc *, struct amos_result *);
 
 /* Writes a copy of the model file with the weights of the compiled model, for inference unless the

@@ -268,7 +268,7 @@ int amosc_eval(struct amosc *s, struct amos_result *result)
 	Catch catch;
 	if (!ENTER(catch)) {
 		compile_for(s, FOR_EVALUATION, "amosc_eval");
-		need_done(amos_evaluate_data(s->open, s->program->data, result));
+		need_done(amos_evaluate_data(s->open, s->program->data, NULL, result));
 	}
 	return caught(&catch);
 }

@@ -116,20 +116,19 @@ static void read_value(const Session *session, OptionName option, const char *va
 		bad_usage(session, amos_error());
 }
 
-// Checks the pattern of an option PAT, or PAT=VALUE, which the last '=' ends.
+// Checks the pattern in a value, if the last form of the option's argument is PAT, or PAT=VALUE,
+// where the last '=' ends it.
 static void check_pattern_of(const Session *session, OptionName option, const char *value)
 {
-	static const OptionName plain[] = {OPT_freeze, OPT_train, OPT_detach, OPT_wrt},
-	                        assigned[] = {OPT_eta, OPT_slots};
 	Arena *arena = session->arena;
-	const char *where = format(arena, "--%s", long_name(arena, option)),
+	const char *form = options[option].argument, *last = strrchr(form, '|'),
 	           *equal = strrchr(value, '=');
-	for (int i = 0; i < COUNT(plain); i++)
-		if (option == plain[i])
-			check_pattern(where, value);
-	for (int i = 0; equal && i < COUNT(assigned); i++)
-		if (option == assigned[i])
-			check_pattern(where, format(arena, "%.*s", (int)(equal - value), value));
+	form = last ? last + 1 : form;
+	bool assigned = starts_with(form, "PAT=") && equal;
+	if (assigned || !strcmp(form, "PAT"))
+		check_pattern(format(arena, "--%s", long_name(arena, option)),
+		              assigned ? format(arena, "%.*s", (int)(equal - value), value)
+		                       : value);
 }
 
 void check_value(const Session *session, const Choice *choice)

@@ -182,36 +182,12 @@ static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-// Axes [x0, x1) of the operand are axes [y0, y1) of the result; `at`: where they begin in memory.
-typedef struct AxisGroup {
-	int x0, x1, y0, y1;
-	int64_t at;
-} AxisGroup;
-
-// Divides the axes of a reshape into the smallest groups with equal numbers of elements.
-static int axis_groups(const Shape *x, const Shape *y, AxisGroup *group)
-{
-	int n = 0, i = 0, j = 0;
-	while (i < x->rank || j < y->rank) {
-		AxisGroup *next = &group[n++];
-		*next = (AxisGroup){.x0 = i, .y0 = j};
-		int64_t left = i < x->rank ? x->dim[i++] : 1, right = j < y->rank ? y->dim[j++] : 1;
-		while (left != right)
-			if (left < right)
-				left *= x->dim[i++];
-			else
-				right *= y->dim[j++];
-		next->x1 = i;
-		next->y1 = j;
-	}
-	return n;
-}
-
-// True if the axes of the group that are not 1 lie side by side in memory, in their order.
-static bool lies_together(const Shape *x, const Permuted *p, AxisGroup *group)
+// True if the axes of the group that are not 1 lie side by side in memory, in their order, from
+// axis *at on; RANK: all are 1.
+static bool lies_together(const Shape *x, const Permuted *p, const AxisGroup *group, int64_t *at)
 {
 	int64_t last = -1;
-	group->at = RANK;
+	*at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
 		if (x->dim[a] == 1)
 			continue;
@@ -220,7 +196,7 @@ static bool lies_together(const Shape *x, const Permuted *p, AxisGroup *group)
 				return false;
 		if (p->perm[a] < last)
 			return false;
-		group->at = last < 0 ? p->perm[a] : group->at;
+		*at = last < 0 ? p->perm[a] : *at;
 		last = p->perm[a];
 	}
 	return true;
@@ -229,18 +205,18 @@ static bool lies_together(const Shape *x, const Permuted *p, AxisGroup *group)
 static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
 {
 	const Shape *x = &val(g, in)->shape, *y = &v->shape;
-	AxisGroup group[2 * RANK];
-	if (!count_of(x))
-		return 0;
+	AxisGroup group[AXIS_GROUPS];
+	int64_t begin[AXIS_GROUPS], perm[RANK];
 	int n = axis_groups(x, y, group);
 	for (int i = 0; i < n; i++)
-		if (!lies_together(x, p, &group[i]))
+		if (!lies_together(x, p, &group[i], &begin[i]))
 			return 0;
+	if (n < 0)
+		return 0;
 	Shape shape = {0};
-	int64_t perm[RANK];
 	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
 		for (int i = 0; i < n; i++)
-			for (int b = group[i].y0; group[i].at == at && b < group[i].y1; b++) {
+			for (int b = group[i].y0; begin[i] == at && b < group[i].y1; b++) {
 				perm[b] = shape.rank;
 				shape.dim[shape.rank++] = y->dim[b];
 			}

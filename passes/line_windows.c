@@ -29,9 +29,7 @@ static const int64_t *row_of(const Windows *w, int axis)
 // Returns the f32 that r rounds to bf16, perhaps reshaped; 0: it rounds nothing.
 static Ref rounded_by(const Graph *g, Ref r)
 {
-	while (val(g, r)->op == O_reshape)
-		r = val(g, r)->in[0];
-	const Val *v = val(g, r);
+	const Val *v = val(g, unreshaped(g, r));
 	bool rounds = v->op == O_cast && v->type == E_bf16 && val(g, v->in[0])->type == E_f32;
 	return rounds ? v->in[0] : 0;
 }

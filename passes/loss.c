@@ -309,11 +309,52 @@ static bool is_misused(void *graph, const Expr *e)
 	       found != loss->operand;
 }
 
-const char *loss_doubt(const Graph *g, const char *expr)
+// Returns the shape of an operand of the expression.
+static Shape operand_shape(Graph *g, const Expr *e, int k)
 {
-	const Expr *call = find_part(parse_text(g->arena, where, expr), is_misused, (void *)g);
+	return val(g, eval_expr(g, where, e->in[k], look_name, g))->shape;
+}
+
+// True if each element of an operand meets several of the other, which has another rank: [N, 1] and
+// [N] make [N, N]. A new input has the shape of the other operand.
+static bool is_crossed(void *graph, const Expr *e)
+{
+	Graph *g = graph;
+	const Loss *loss = loss_called(e);
+	bool maps =
+	    e->kind == X_call && e->nin == 2 &&
+	    (loss ? loss->labels == LABELS_values : e->op < OPS && prims[e->op].cls == C_map);
+	if (!maps || find_part(e, is_unknown, g))
+		return false;
+	Shape x = operand_shape(g, e, 0), y = operand_shape(g, e, 1), both = {0};
+	both.rank = MAX(x.rank, y.rank);
+	for (int a = 1; a <= both.rank; a++)
+		both.dim[both.rank - a] =
+		    MAX(a > x.rank ? 1 : x.dim[x.rank - a], a > y.rank ? 1 : y.dim[y.rank - a]);
+	return x.rank != y.rank && count_of(&both) > MAX(count_of(&x), count_of(&y));
+}
+
+static const char *crossed_doubt(const Graph *model, const Expr *e)
+{
+	Graph *g = graph_live(model->arena, model);
+	g->from = add_node(g, "loss", "loss");
+	const Expr *call = find_part(e, is_crossed, g);
 	if (!call)
 		return NULL;
+	Shape x = operand_shape(g, call, 0), y = operand_shape(g, call, 1);
+	return format(g->arena,
+	              "--loss: %s of %s and %s combines every element of one with every element "
+	              "of the other; a new input would have the shape of the output",
+	              call->op < OPS ? prims[call->op].name : call->name,
+	              shape_text(g->arena, E_f32, &x), shape_text(g->arena, E_f32, &y));
+}
+
+const char *loss_doubt(const Graph *g, const char *expr)
+{
+	const Expr *e = parse_text(g->arena, where, expr),
+	           *call = find_part(e, is_misused, (void *)g);
+	if (!call)
+		return crossed_doubt(g, e);
 	const Loss *loss = loss_called(call);
 	const char *name = call->in[0]->name;
 	return format(g->arena, "--loss: %s(%s, ...): expected %s, found %s; %s", loss->name,

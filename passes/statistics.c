@@ -77,9 +77,7 @@ static uint64_t *sums_alike(const Graph *g, Table *sums, const Val *sum)
 // True if x is rounded, perhaps reshaped.
 static bool is_rounded(const Graph *g, Ref x)
 {
-	const Val *v = val(g, x);
-	while (v->op == O_reshape)
-		v = val(g, v->in[0]);
+	const Val *v = val(g, unreshaped(g, x));
 	return v->op == O_cast && val(g, v->in[0])->type == E_bf16;
 }
 

@@ -27,18 +27,11 @@ static Ref sliced(const Lift *l, const Val *v)
 	return slice && u->op == O_slice && l->uses[slice] == 1 ? u->in[0] : 0;
 }
 
-static bool is_product(const Graph *g, Ref r)
-{
-	while (val(g, r)->op == O_reshape)
-		r = val(g, r)->in[0];
-	return val(g, r)->op == O_dot;
-}
-
 static Ref put_lifted(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Lift *l = context;
 	Ref x = sliced(l, v);
-	if (!x || l->permuted[x] != l->uses[x] || !is_product(l->from, x))
+	if (!x || l->permuted[x] != l->uses[x] || val(l->from, unreshaped(l->from, x))->op != O_dot)
 		return put_as(to, v, in);
 	const Attr *slice = val(l->from, v->in[0])->attr;
 	Attr attr = {.n = slice->n};

@@ -245,10 +245,26 @@ static int call(struct amos *m, const char *name, double *loss)
 	return status;
 }
 
+// Returns the number of samples in the largest batch; 0: the model has no inputs. Where it is the
+// only one, it is axis 0 of the inputs that are known to count samples, else of the first input.
+static int64_t largest_batch(const struct amos_model *model)
+{
+	int64_t batch = model->batch;
+	bool known = batch != 0;
+	for (int64_t i = 0; i < model->nslots && !known; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		if (s->kind != AMOS_SLOT_INPUT || !s->rank)
+			continue;
+		known = s->counts;
+		batch = known || !batch ? s->dim[0] : batch;
+	}
+	return batch;
+}
+
 int amos_set_batch(struct amos *m, int64_t n)
 {
 	int64_t before = m->samples;
-	m->samples = n == m->model->batch ? 0 : n;
+	m->samples = n == largest_batch(m->model) ? 0 : n;
 	if (!m->samples || entry_named(m, "run"))
 		return AMOS_DONE;
 	m->samples = before;

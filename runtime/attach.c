@@ -321,6 +321,21 @@ static void describe_recordings(const struct amos_data *data, const struct amos_
 		            name, (long long)r->left_out);
 }
 
+// Returns the input that has the same elements, in the same places, as labels of tokens; NULL:
+// none.
+static const struct amos_feed *labels_itself(const struct amos_data *data,
+                                             const struct amos_feed *labels)
+{
+	const struct amos_source *source = labels->source;
+	for (int i = 0; i < data->nfeeds && labels->to->ignore && labels->stream; i++) {
+		const struct amos_feed *feed = &data->feeds[i];
+		if (feed->from == labels->from && !feed->to->ignore && !feed->hidden &&
+		    feed->source->shift == source->shift && !source->masked)
+			return feed;
+	}
+	return NULL;
+}
+
 // Reports readings that a user may not have meant.
 static int write_read(struct amos_data *data)
 {
@@ -329,6 +344,7 @@ static int write_read(struct amos_data *data)
 	*note = strdup("");
 	for (int i = 0; i < data->nfeeds; i++) {
 		const struct amos_feed *feed = &data->feeds[i];
+		const struct amos_feed *same = labels_itself(data, feed);
 		const char *name = feed->source->name;
 		if (feed->divide != 1)
 			amos_append(note,
@@ -336,6 +352,11 @@ static int write_read(struct amos_data *data)
 			            name);
 		if (feed->constant && data->counted >= 0 && feed->from && feed->to->rank)
 			amos_append(note, "data: %s: the same array in every batch\n", name);
+		if (same)
+			amos_append(note,
+			            "data: %s: the tokens of '%s' themselves; shift(SOURCE) has "
+			            "the next ones\n",
+			            name, same->source->name);
 	}
 	for (int i = 0; i < data->nfiles; i++)
 		if (data->files[i].counting)

@@ -53,27 +53,20 @@ static int64_t permute(const struct amos_data *data, int64_t epoch, int64_t i, i
 	return (int64_t)x;
 }
 
-struct batch { // which batch
-	bool train;
-	int64_t number; // evaluation: index of its first sample
-	int64_t samples;
-};
-
-// Returns the sample, or first token, of row i.
-static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t i)
+int64_t amos_data_row(const struct amos_data *data, const struct amos_batch *batch, int64_t i)
 {
-	if (!batch.train) {
+	if (!batch->train) {
 		int64_t begin = data->train < data->length ? data->train : 0;
-		return begin + (batch.number + i) * data->window;
+		return begin + (batch->number + i) * data->window;
 	}
 	if (data->stream) {
 		int64_t positions = data->train - data->ahead - data->window + 1;
-		return below(draw(data, SITE_WINDOW, (uint64_t)batch.number, (uint64_t)i),
+		return below(draw(data, SITE_WINDOW, (uint64_t)batch->number, (uint64_t)i),
 		             positions);
 	}
 	int64_t batches = amos_data_batches(data);
-	int64_t at = batch.number % batches * data->batch + i;
-	return permute(data, batch.number / batches, at, data->train);
+	int64_t at = batch->number % batches * data->batch + i;
+	return permute(data, batch->number / batches, at, data->train);
 }
 
 static void put_number(const struct amos_feed *feed, char *to, int64_t k, int64_t value)
@@ -84,13 +77,13 @@ static void put_number(const struct amos_feed *feed, char *to, int64_t k, int64_
 
 // Of the chosen tokens, 80 % become the mask token, 10 % a random token, 10 % stay (BERT). Labels
 // are kept at the chosen tokens and ignored elsewhere.
-static void mask_row(const struct amos_data *data, const struct amos_feed *feed, struct batch batch,
-                     int64_t row, char *to)
+static void mask_row(const struct amos_data *data, const struct amos_feed *feed,
+                     const struct amos_batch *batch, int64_t row, char *to)
 {
-	int site = batch.train ? SITE_MASK : SITE_MASK_EVAL;
+	int site = batch->train ? SITE_MASK : SITE_MASK_EVAL;
 	// An evaluated sample gets the same mask in batches of any size.
-	uint64_t by = (uint64_t)(batch.train ? batch.number : batch.number + row),
-	         first = batch.train ? (uint64_t)(row * feed->per) : 0;
+	uint64_t by = (uint64_t)(batch->train ? batch->number : batch->number + row),
+	         first = batch->train ? (uint64_t)(row * feed->per) : 0;
 	for (int64_t k = 0; k < feed->per; k++) {
 		uint64_t random = draw(data, site, by, first + (uint64_t)k);
 		bool chosen = (double)(random >> 11) * 0x1p-53 < data->mask;
@@ -109,20 +102,20 @@ static void mask_row(const struct amos_data *data, const struct amos_feed *feed,
 
 // Decodes the images of a batch.
 static int fill_images(const struct amos_data *data, const struct amos_feed *feed,
-                       struct batch batch, void *to)
+                       const struct amos_batch *batch, void *to)
 {
-	int64_t n = feed->constant ? feed->from->dim[0] : batch.samples;
+	int64_t n = feed->constant ? feed->from->dim[0] : batch->samples;
 	int64_t *rows = malloc((size_t)n * sizeof *rows);
 	if (!rows)
 		return amos_no_memory("--data");
 	for (int64_t i = 0; i < n; i++)
-		rows[i] = feed->constant ? i : row_of(data, batch, i);
+		rows[i] = feed->constant ? i : amos_data_row(data, batch, i);
 	int status = amos_images_fill(data, feed, n, rows, to);
 	free(rows);
 	return status;
 }
 
-static int fill_batch(const struct amos_data *data, struct amos *m, struct batch batch)
+static int fill_batch(const struct amos_data *data, struct amos *m, const struct amos_batch *batch)
 {
 	int status = AMOS_DONE;
 	for (int f = 0; !status && f < data->nfeeds; f++) {
@@ -130,7 +123,7 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 		const struct amos_array *array = feed->from;
 		char *to = amos_slot_bytes(m, feed->slot);
 		int64_t item = amos_types[feed->to->type].bytes,
-		        rows = feed->constant ? 1 : batch.samples;
+		        rows = feed->constant ? 1 : batch->samples;
 		for (int64_t i = 0; !array && i < feed->to->bytes / item; i++)
 			put_number(feed, to, i, feed->source->fill);
 		if (array && !array->bytes) {
@@ -138,7 +131,7 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 			continue;
 		}
 		for (int64_t row = 0; array && row < rows; row++, to += feed->per * item) {
-			int64_t at = feed->constant ? 0 : row_of(data, batch, row);
+			int64_t at = feed->constant ? 0 : amos_data_row(data, batch, row);
 			at = feed->stream ? at + feed->source->shift : at * feed->per;
 			const char *from =
 			    (const char *)array->bytes + at * amos_types[array->type].bytes;
@@ -151,14 +144,9 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 	return status;
 }
 
-int64_t amos_data_row(const struct amos_data *data, int64_t run, int64_t row)
-{
-	return row_of(data, (struct batch){true, run, data->batch}, row);
-}
-
 int amos_data_train(const struct amos_data *data, struct amos *m, int64_t run)
 {
-	return fill_batch(data, m, (struct batch){true, run, data->batch});
+	return fill_batch(data, m, &(struct amos_batch){true, run, data->batch});
 }
 
 int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t from, int64_t samples)
@@ -170,5 +158,5 @@ int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t from, i
 		                 "supply more data, or a smaller --batch",
 		                 (long long)(all - from), amos_unit(data, all - from),
 		                 (long long)samples);
-	return fill_batch(data, m, (struct batch){false, from, samples});
+	return fill_batch(data, m, &(struct amos_batch){false, from, samples});
 }

@@ -53,7 +53,19 @@ double amos_mean(const struct amos_mean *mean)
 	return mean->samples && !isnan(mean->sum) ? mean->sum / (double)mean->samples : NAN;
 }
 
-int amos_evaluate_data(struct amos *m, const struct amos_data *data, struct amos_result *result)
+// Fails because the mean loss is not finite with the batch that lies in the inputs.
+static int not_finite(const struct amos *m, const struct amos_data *data,
+                      const struct amos_batch *batch, double loss)
+{
+	const struct amos_flaw flaw = amos_weight_flaw(m);
+	struct amos_problem problem = amos_explain_loss(m, data, batch, &flaw, AMOS_LOSS_HELP);
+	return amos_fail(AMOS_INPUT, "%s %g in the batch from %s %lld on" HELP "%s", problem.text,
+	                 loss, data->stream ? "token" : "sample",
+	                 (long long)amos_data_row(data, batch, 0), problem.help);
+}
+
+int amos_evaluate_data(struct amos *m, const struct amos_data *data, bool *finite,
+                       struct amos_result *result)
 {
 	const struct amos_model *model = m->model;
 	const struct amos_entry *entry;
@@ -67,7 +79,15 @@ int amos_evaluate_data(struct amos *m, const struct amos_data *data, struct amos
 			status = amos_call(m, entry, NULL, NULL);
 		if (status)
 			return status;
+		bool was_finite = isfinite(loss.sum);
 		amos_mean_add(&loss, m, entry, "loss", samples);
+		if (was_finite && !isfinite(loss.sum)) {
+			const struct amos_batch batch = {false, done, samples};
+			status = not_finite(m, data, &batch, loss.sum);
+			if (!finite)
+				return status;
+			*finite = false;
+		}
 		amos_mean_add(&accuracy, m, entry, "accuracy", samples);
 		done += samples;
 	}

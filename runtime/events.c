@@ -79,9 +79,7 @@ void amos_event(FILE *to, const char *tag, int64_t step, double number)
 	float f = (float)number;
 	struct message m = event_now();
 	m.at[m.count++] = KEY(2, VARINT);
-	for (; step > 127; step >>= 7)
-		m.at[m.count++] = (unsigned char)(step | 128);
-	m.at[m.count++] = (unsigned char)step;
+	m.count += amos_varint((char *)m.at + m.count, (uint64_t)step);
 	// Lengths of a summary, its value and the value's tag: below 128, a byte each.
 	unsigned char size = (unsigned char)strnlen(tag, 100);
 	const unsigned char head[] = {KEY(5, BYTES), size + 9u,     KEY(1, BYTES),

@@ -1,5 +1,5 @@
-// finite.c: names what is not finite when a training's loss is not before its first update.
-// A step makes all parameters NaN once the loss is, so they are looked through before it.
+// finite.c: names what is not finite in the weights or the data when a loss is not.
+// A step makes all parameters NaN once the loss is, so they are looked through before the first.
 #include "rt.h"
 #include <math.h>
 #include <string.h>
@@ -33,9 +33,11 @@ static int64_t find_flaw(const char *at, int type, int64_t n, bool infinite)
 	return -1;
 }
 
+const struct amos_flaw amos_no_flaw = {-1, -1, 0};
+
 struct amos_flaw amos_weight_flaw(const struct amos *m)
 {
-	struct amos_flaw flaw = {-1, -1, 0};
+	struct amos_flaw flaw = amos_no_flaw;
 	for (int64_t i = 0; flaw.slot < 0 && i < m->model->nslots; i++) {
 		const struct amos_slot *s = &m->model->slots[i];
 		bool trained = s->kind == AMOS_SLOT_PARAMETER,
@@ -52,49 +54,48 @@ struct amos_flaw amos_weight_flaw(const struct amos *m)
 	return flaw;
 }
 
-static void describe_weight(char *to, size_t room, const struct amos *m,
+static void describe_weight(struct amos_problem *to, const struct amos *m,
                             const struct amos_flaw *flaw)
 {
 	const struct amos_slot *s = &m->model->slots[flaw->slot];
-	snprintf(to, room, "element %lld of %s '%s' is %g; the loss is", (long long)flaw->at,
-	         s->kind == AMOS_SLOT_PARAMETER ? "parameter" : "weight", s->name, flaw->number);
+	snprintf(to->text, sizeof to->text, "element %lld of %s '%s' is %g; the loss is",
+	         (long long)flaw->at, s->kind == AMOS_SLOT_PARAMETER ? "parameter" : "weight",
+	         s->name, flaw->number);
+	to->help = "export the model again, from finite weights";
 }
 
-// Describes the first element of a batch of training that is not finite. False: none. An infinite
-// constant may be a mask.
-static bool describe_sample(char *to, size_t room, const struct amos *m,
-                            const struct amos_data *data, int64_t run)
+// Describes the first element of a batch that is not finite, if there is one. An infinite constant
+// may be a mask.
+static void describe_sample(struct amos_problem *to, const struct amos *m,
+                            const struct amos_data *data, const struct amos_batch *batch)
 {
 	for (int f = 0; f < data->nfeeds; f++) {
 		const struct amos_feed *feed = &data->feeds[f];
 		int type = feed->to->type;
 		bool varies = feed->from && !feed->constant && amos_types[type].class == 'f';
 		const char *at = amos_slot_bytes(m, feed->slot);
-		int64_t n = feed->to->bytes / amos_types[type].bytes,
-		        flaw = varies ? find_flaw(at, type, n, false) : -1;
+		int64_t flaw = varies ? find_flaw(at, type, batch->samples * feed->per, false) : -1;
 		if (flaw < 0)
 			continue;
-		snprintf(to, room, "--data %s=%s: an element of %s %lld is %g; the loss is",
+		snprintf(to->text, sizeof to->text,
+		         "--data %s=%s: an element of %s %lld is %g; the loss is",
 		         feed->source->name, data->files[feed->source->file].text,
 		         feed->stream ? "the window at token" : "sample",
-		         (long long)amos_data_row(data, run, flaw / feed->per),
+		         (long long)amos_data_row(data, batch, flaw / feed->per),
 		         amos_number(at, type, flaw));
-		return true;
+		to->help = "correct the data, or leave the sample out";
+		return;
 	}
-	return false;
 }
 
-const char *amos_explain_loss(char *problem, size_t room, const struct amos *m,
-                              const struct amos_data *data, int64_t run,
-                              const struct amos_flaw *flaw)
+struct amos_problem amos_explain_loss(const struct amos *m, const struct amos_data *data,
+                                      const struct amos_batch *batch, const struct amos_flaw *flaw,
+                                      const char *help)
 {
-	snprintf(problem, room, "the loss is");
-	if (flaw->slot >= 0) {
-		describe_weight(problem, room, m, flaw);
-		return "export the model again, from finite weights";
-	}
-	if (describe_sample(problem, room, m, data, run))
-		return "correct the data, or leave the sample out";
-	return "no update was made yet: look for very large values in the data, log(0) and 0/0 in "
-	       "the model, bce of numbers outside 0 to 1 and, in f16, values above 65504";
+	struct amos_problem problem = {"the loss is", help};
+	if (flaw->slot >= 0)
+		describe_weight(&problem, m, flaw);
+	else
+		describe_sample(&problem, m, data, batch);
+	return problem;
 }

@@ -253,7 +253,7 @@ static int verb_train(struct command *c)
 static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 {
 	struct amos_result result;
-	int status = amos_evaluate_data(m, data, &result);
+	int status = amos_evaluate_data(m, data, NULL, &result);
 	if (status)
 		return status;
 	int64_t left = amos_data_eval_samples(data) - result.eval_samples;

@@ -264,13 +264,23 @@ struct amos_flaw {
 	int64_t slot, at; // and element; -1: none
 	double number;
 };
+extern const struct amos_flaw amos_no_flaw;
 // Returns the first element of a parameter that is not finite, or of another weight that is NaN:
 // masks may be infinite.
 struct amos_flaw amos_weight_flaw(const struct amos *);
-// Explains why the loss of batch `run` is not finite, before the first update: writes the cause to
-// `problem`, up to the words "the loss is", and returns the help.
-const char *amos_explain_loss(char *problem, size_t room, const struct amos *,
-                              const struct amos_data *, int64_t run, const struct amos_flaw *);
+struct amos_batch; // batch.c
+struct amos_problem {
+	char text[1024]; // up to the words "the loss is"
+	const char *help;
+};
+// Explains why the loss of the batch that lies in the inputs is not finite: by the flaw or by a
+// sample, else without a cause and with the help that is given.
+struct amos_problem amos_explain_loss(const struct amos *, const struct amos_data *,
+                                      const struct amos_batch *, const struct amos_flaw *,
+                                      const char *help);
+#define AMOS_LOSS_HELP                                                                             \
+	"look for very large values in the data, log(0) and 0/0 in the model, bce of numbers "     \
+	"outside 0 to 1 and, in f16, values above 65504"
 
 // ---- identity.c, folder.c: identity and directory of a run ----------------------------
 
@@ -346,8 +356,13 @@ const struct amos_array *amos_source_array(const struct amos_data *, const struc
 // Sets open dimensions (-1) of the inputs, chooses the batch and counts samples: all of
 // amos_data_bind() if the data are not exact. Fixed dimensions stay.
 int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
-// Returns the sample, or the first token, that a row of training batch `run` comes from.
-int64_t amos_data_row(const struct amos_data *, int64_t run, int64_t row);
+struct amos_batch {
+	bool train;
+	int64_t number;  // evaluation: index of its first sample
+	int64_t samples; // in it
+};
+// Returns the sample, or the first token, that a row of a batch comes from.
+int64_t amos_data_row(const struct amos_data *, const struct amos_batch *, int64_t row);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
 // its axis 0 does not count samples; if all arrays have their input's shape, they form one batch.
 bool amos_is_constant(const struct amos_data *, const struct amos_source *, int rank,

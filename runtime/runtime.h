@@ -278,8 +278,9 @@ int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
 int amos_folder_free(const char *dir, bool overwrite);
 // Computes mean loss and accuracy over amos_data_eval_samples() samples in order. Entry eval takes
 // a batch, eval:N takes N samples; a remainder too small for any entry is left out. Sets `step` and
-// eval_* of the result; all else is none.
-int amos_evaluate_data(struct amos *, const struct amos_data *, struct amos_result *);
+// eval_* of the result; all else is none. Fails if the loss is not finite, unless `finite` is
+// given: then that becomes false, and amos_error() says why.
+int amos_evaluate_data(struct amos *, const struct amos_data *, bool *finite, struct amos_result *);
 // Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
 // the caller.
 int amos_command(const char *dir, int *argc, char ***argv);

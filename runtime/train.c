@@ -43,6 +43,7 @@ struct training {
 	struct amos_progress now;             // for its callback
 	bool stopped;                         // by the callback
 	struct amos_flaw flaw;                // of the weights before the first update
+	bool warned;                          // of a loss on the held-out data that is not finite
 	struct start {                        // the first checkpoint
 		pthread_t thread;
 		bool runs; // the thread, until it is waited for
@@ -149,10 +150,15 @@ static int save_last(struct training *t)
 static int evaluate(struct training *t)
 {
 	struct amos_result r;
+	bool finite = true;
 	t->point.owing = 1;
-	int status = amos_evaluate_data(t->m, t->data, &r);
+	int status = amos_evaluate_data(t->m, t->data, &finite, &r);
 	if (status || amos_stopping())
 		return status;
+	if (!finite && !t->warned)
+		amos_say(&t->log, "warning: held out: %.*s\n", (int)strcspn(amos_error(), "\n"),
+		         amos_error());
+	t->warned |= !finite;
 	t->point.owing = 0;
 	t->point.held = (struct amos_held){t->point.step, r.eval_loss, r.eval_accuracy};
 	t->result->eval_samples = r.eval_samples;
@@ -277,16 +283,16 @@ static int check_scale(struct training *t)
 // Stops because of the loss: before the first update, no step size is at fault.
 static int stop_at_loss(const struct training *t, double loss)
 {
-	char problem[1024] = "the loss is";
-	const char *help = t->scale < 0
+	const struct amos_batch batch = {true, t->point.run, t->data->batch};
+	const char *help = t->point.step == 0 ? "no update was made yet: " AMOS_LOSS_HELP
+	                   : t->scale < 0
 	                       ? "try a smaller --xi (--rate for other optimizers) or a longer "
 	                         "--warmup, and check the data for very large values"
 	                       : "try a smaller --xi (--rate for other optimizers), and "
 	                         "--precision bf16: f16 holds no values above 65504";
-	if (t->point.step == 0)
-		help = amos_explain_loss(problem, sizeof problem, t->m, t->data, t->point.run,
-		                         &t->flaw);
-	return stop_at(t, problem, loss, help);
+	struct amos_problem problem = amos_explain_loss(
+	    t->m, t->data, &batch, t->point.step == 0 ? &t->flaw : &amos_no_flaw, help);
+	return stop_at(t, problem.text, loss, problem.help);
 }
 
 // Waits for the first batch that was started and takes its losses.
@@ -382,7 +388,7 @@ static int loop(struct training *t)
 	t->started_steps = t->point.step;
 	t->left = batches_left(t);
 	t->epoch = t->point.run / amos_data_batches(t->data);
-	t->flaw = t->point.step ? (struct amos_flaw){-1, -1, 0} : amos_weight_flaw(t->m);
+	t->flaw = t->point.step ? amos_no_flaw : amos_weight_flaw(t->m);
 	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
 	while (!status && (t->started_runs > t->point.run || (!stopping(t) && !ended(t)))) {
 		if (t->started_runs == t->point.run)

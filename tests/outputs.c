@@ -364,6 +364,15 @@ static long mappings(void)
 	return lines;
 }
 
+/* A model with one batch size takes that. */
+static void check_size(const struct amos_model *model)
+{
+	struct amos *m = opened(model, NULL);
+	CHECK(!amos_set_batch(m, 2) && !amos_step(m, NULL));
+	CHECK(amos_set_batch(m, 1) == AMOS_USAGE && !amos_forward(m));
+	amos_close(m);
+}
+
 /* What an instance took is given back. */
 static void check_leaks(const struct amos_model *model)
 {
@@ -389,6 +398,7 @@ int main(int argc, char **argv)
 	const struct amos_model *models[] = {&first_model, &second_model};
 	int k, i;
 	check_sizes(&second_model);
+	check_size(&first_model);
 	if (argc > 1)
 		check_leaks(&first_model);
 	for (k = 0; k < 2; k++) {

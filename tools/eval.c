@@ -15,7 +15,7 @@ void verb_eval(Session *session)
 	release_program(program);
 	amos_give_back();
 	struct amos_result r;
-	need_done(amos_evaluate_data(open, data, &r));
+	need_done(amos_evaluate_data(open, data, NULL, &r));
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;
 	if (left)
 		tell(session, "amosc: warning: --data: after the last complete batch, %lld %s\n",

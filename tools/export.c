@@ -1,5 +1,6 @@
 // export.c: implements amosc export: writes the weights of a checkpoint into a copy of the model.
 #include "tool.h"
+#include <string.h>
 #include <sys/stat.h>
 
 static const void *trained_bytes(void *context, int slot)
@@ -15,7 +16,10 @@ static void close_checkpoint(void *checkpoint)
 void verb_export(Session *session)
 {
 	const char *path = session->other, *out = stream_output(session, "OUT.onnx");
+	const char *slash = strrchr(out, '/'), *end = strrchr(slash ? slash : out, '.');
 	struct stat about;
+	if (end && strcmp(end, ".onnx"))
+		bad_usage(session, format(session->arena, "expected -o OUT.onnx, found '%s'", out));
 	if (chosen(session, OPT_keep) && !stat(path, &about) && !S_ISDIR(about.st_mode))
 		bad_usage(session, "--keep does nothing with a checkpoint file: expected a run "
 		                   "directory");

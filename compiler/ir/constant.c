@@ -19,6 +19,13 @@ Ref unmoved(const Graph *g, Ref r)
 	return r;
 }
 
+Ref unreshaped(const Graph *g, Ref r)
+{
+	while (val(g, r)->op == O_reshape)
+		r = val(g, r)->in[0];
+	return r;
+}
+
 // Declares `x`, element i of a constant, which may lie at any address: some are in mapped files.
 #define ELEMENT(ctype, x)                                                                          \
 	ctype x;                                                                                   \

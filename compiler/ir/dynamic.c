@@ -277,23 +277,18 @@ bool reshaped_lengths(Graph *g, Ref x, const Shape *t, Lengths *to)
 {
 	const Shape s = val(g, x)->shape;
 	const Lengths *from = lengths_of(g, x);
-	// Axes i..a-1 of s and j..b-1 of t have equal numbers of elements.
-	for (int a = 0, b = 0, i = 0, j = 0; a < s.rank || b < t->rank; i = a, j = b) {
-		int64_t p = a < s.rank ? s.dim[a++] : 1, q = b < t->rank ? t->dim[b++] : 1;
-		while (p != q && (p < q ? a < s.rank : b < t->rank))
-			if (p < q)
-				p *= s.dim[a++];
-			else
-				q *= t->dim[b++];
-		if (p != q)
-			return false;
-		int lead = leading_axis(&s, from, i, a), other = leading_axis(t, to, j, b);
+	AxisGroup groups[AXIS_GROUPS];
+	int n = axis_groups(&s, t, groups);
+	for (const AxisGroup *of = groups; of < groups + n; of++) {
+		int lead = leading_axis(&s, from, of->x0, of->x1);
+		int other = leading_axis(t, to, of->y0, of->y1);
 		if (lead == -1 && other == -1)
 			continue;
 		bool given = other >= 0;
-		for (other = given ? other : j; !given && other < b - 1 && t->dim[other] == 1;)
+		other = given ? other : of->y0;
+		while (!given && other < of->y1 - 1 && t->dim[other] == 1)
 			other++;
-		if (lead < 0 || other < j || other >= b)
+		if (lead < 0 || other < of->y0 || other >= of->y1)
 			return false;
 		Ref length = scaled_length(g, from->of[lead], s.dim[lead], t->dim[other]);
 		if (!given || length == from->of[lead])
@@ -301,7 +296,7 @@ bool reshaped_lengths(Graph *g, Ref x, const Shape *t, Lengths *to)
 		if (!to->of[other])
 			return false;
 	}
-	return true;
+	return n >= 0;
 }
 
 static void rule_reshaped(Dynamic *d)

@@ -377,6 +377,14 @@ Shape reduced_shape(const Shape *, int n, const int64_t *axes);
 bool is_reduced(const Shape *, const Shape *space, uint32_t reduce);
 uint32_t axes_mask(const Val *);                   // of a reduction or dot, as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // except for axes of size 1
+// Axes [x0, x1) of a value that are axes [y0, y1) of its reshape.
+typedef struct AxisGroup {
+	int x0, x1, y0, y1;
+} AxisGroup;
+enum { AXIS_GROUPS = 2 * RANK };
+// Divides the axes of a reshape from x to y into the smallest groups with equal numbers of
+// elements. Returns how many there are; -1 if there are none, as of shapes with 0 elements.
+int axis_groups(const Shape *x, const Shape *y, AxisGroup *);
 
 // ---- type.c, type_shape.c: types and shapes -------------------------------------------
 
@@ -389,7 +397,8 @@ void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 // ---- constant.c: known values ---------------------------------------------------------
 
 bool is_const(const Graph *, Ref);
-Ref unmoved(const Graph *, Ref); // Returns the value whose elements moves renumber.
+Ref unmoved(const Graph *, Ref);    // Returns the value whose elements moves renumber.
+Ref unreshaped(const Graph *, Ref); // The same of reshapes alone.
 // True if every element of the constant is this number.
 bool const_num(const Graph *, Ref, double *);
 // True for a constant of at most 1024 x 1024 elements that is at most -1e30 for future keys and 0

@@ -15,14 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = {"map",    "row",     "col",  "dot",
-                                    "attend", "scatter", "scan", "loop"};
-static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
-                                     "input",   "output", "const", "grad"};
-static const char *const partitions[] = {"rows", "columns", "partials", "tiles", "heads", "blocks"};
-static const char *const accumulations[] = {"own", "f32", "f64"};
-static const char *const orders[] = {"strips", "panels"};
-static const char *const packings[] = {"place", "copy", "transpose", "patch", "winograd"};
+static const char *const kinds[] = {
+    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
+    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
+static const char *const blocks[] = {
+    [B_none] = "nowhere", [B_param] = "param",   [B_state] = "state", [B_scratch] = "scratch",
+    [B_input] = "input",  [B_output] = "output", [B_const] = "const", [B_grad] = "grad"};
+static const char *const partitions[] = {
+    [P_rows] = "rows",   [P_columns] = "columns", [P_partials] = "partials",
+    [P_tiles] = "tiles", [P_heads] = "heads",     [P_blocks] = "blocks"};
+static const char *const accumulations[] = {[A_own] = "own", [A_f32] = "f32", [A_f64] = "f64"};
+static const char *const orders[] = {[N_strips] = "strips", [N_panels] = "panels"};
+static const char *const packings[] = {[W_place] = "place",
+                                       [W_copy] = "copy",
+                                       [W_transpose] = "transpose",
+                                       [W_patch] = "patch",
+                                       [W_winograd] = "winograd"};
 
 static const struct SchedField {
 	const char *name;

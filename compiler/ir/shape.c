@@ -151,3 +151,23 @@ bool same_axes(const Shape *s, uint32_t a, uint32_t b)
 			return false;
 	return true;
 }
+
+int axis_groups(const Shape *x, const Shape *y, AxisGroup *group)
+{
+	int n = 0, a = 0, b = 0;
+	while (a < x->rank || b < y->rank) {
+		AxisGroup *next = &group[n++];
+		*next = (AxisGroup){.x0 = a, .y0 = b};
+		int64_t p = a < x->rank ? x->dim[a++] : 1, q = b < y->rank ? y->dim[b++] : 1;
+		while (p != q && (p < q ? a < x->rank : b < y->rank))
+			if (p < q)
+				p *= x->dim[a++];
+			else
+				q *= y->dim[b++];
+		if (p != q)
+			return -1;
+		next->x1 = a;
+		next->y1 = b;
+	}
+	return n;
+}

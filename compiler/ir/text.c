@@ -20,8 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const plains[] = {"", " apart", " plain"};
-static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state", "grad"};
+static const char *const plains[] = {
+    [DECOMPOSED_NONE] = "", [DECOMPOSED_ATTEND] = " apart", [DECOMPOSED_ALL] = " plain"};
+static const char *const kinds[] = {
+    [S_input] = "input",   [S_param] = "param", [S_frozen] = "frozen",
+    [S_buffer] = "buffer", [S_state] = "state", [S_grad] = "grad"};
 
 // ---- printing -------------------------------------------------------------------------
 

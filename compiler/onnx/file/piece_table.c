@@ -34,21 +34,12 @@ void add_name(PieceTable *p)
 	push(p, (struct amos_piece){.kind = AMOS_PIECE_NAME});
 }
 
-static size_t write_varint(uint8_t *to, uint64_t x)
-{
-	size_t n = 0;
-	for (; x > 127; x >>= 7)
-		to[n++] = (uint8_t)(x | 128);
-	to[n++] = (uint8_t)x;
-	return n;
-}
-
 static Bytes new_header(Arena *arena, int number, int wire, uint64_t x)
 {
-	uint8_t *header = take(arena, 20);
-	size_t n = write_varint(header, (uint64_t)number << 3 | (uint64_t)wire);
-	n += write_varint(header + n, x);
-	return (Bytes){header, n};
+	char *header = take(arena, 20);
+	size_t n = amos_varint(header, (uint64_t)number << 3 | (uint64_t)wire);
+	n += amos_varint(header + n, x);
+	return (Bytes){(const uint8_t *)header, n};
 }
 
 static void add_number(PieceTable *p, int number, uint64_t x)

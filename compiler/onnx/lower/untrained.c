@@ -159,9 +159,7 @@ static bool is_lone_bias(const Call *c, int k)
 	if (is_one_of(OPS_affine, c->node))
 		return k == 2;
 	Ref product = !strcmp(c->node->op_type, "Add") && c->nin == 2 ? c->arg[1 - k].ref : 0;
-	const Val *v = val(c->g, product);
-	while (v->op == O_reshape)
-		v = val(c->g, v->in[0]);
+	const Val *v = val(c->g, unreshaped(c->g, product));
 	return product && v->op == O_dot && v->shape.dim[v->shape.rank - 1] == 1;
 }
 

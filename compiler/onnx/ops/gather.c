@@ -19,18 +19,24 @@ static bool known_negative(const Reader *r, const char *input)
 	return false;
 }
 
-// Marks the input that `index` is as indices below n, for which data are checked. False if it is
-// computed, or a part of an input, whose other parts may index something longer.
-static bool limit_input(const Reader *r, Ref index, int64_t n)
+// Returns the input whose integers, all of them, the value has; NULL if it is computed, or a part
+// of an input, whose other parts may index something longer.
+static Slot *integer_input(const Reader *r, Ref x)
 {
 	Graph *g = r->g;
-	const Val *v = val(g, index);
+	const Val *v = val(g, x);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
-	if (v->op != O_slot || r->nest)
-		return false;
-	Slot *slot = &g->slots.at[v->attr->i[0]];
-	if (slot->kind != S_input || is_float(slot->type) || known_negative(r, slot->name))
+	Slot *slot = v->op == O_slot && !r->nest ? &g->slots.at[v->attr->i[0]] : NULL;
+	return slot && slot->kind == S_input && !is_float(slot->type) ? slot : NULL;
+}
+
+// Marks the input that `index` is as indices below n, for which data are checked. False if it is
+// none.
+static bool limit_input(const Reader *r, Ref index, int64_t n)
+{
+	Slot *slot = integer_input(r, index);
+	if (!slot || known_negative(r, slot->name))
 		return false;
 	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
 	slot->ignore = 0;
@@ -112,16 +118,12 @@ Item fn_labels_below(Call *c, Scope *s, const Expr *e)
 	Item labels = call_arg(s, e, 0), ignored = call_attr(s, e, 1);
 	int64_t classes = call_integer(s, e, 0), ignore = (int64_t)ignored.x;
 	bool ignores = ignored.kind == I_num;
-	const Val *v = val(g, labels.ref);
-	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
-		v = val(g, v->in[0]);
-	const Slot *of = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
-	if (!of || c->r->nest || of->kind != S_input || is_float(of->type)) {
+	Slot *slot = integer_input(c->r, labels.ref);
+	if (!slot) {
 		check_indices(c, put_cast(g, labels.ref, E_i64), 0, classes - 1,
 		              ignores ? &ignore : NULL);
 		return labels;
 	}
-	Slot *slot = &g->slots.at[v->attr->i[0]];
 	if (!slot->limit)
 		slot->ignore = ignores ? ignore : 0;
 	slot->limit = slot->limit ? MIN(slot->limit, classes) : classes;

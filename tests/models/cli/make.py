@@ -865,3 +865,13 @@ kinds (float[n, 4] x) => (float[n, 3] logits, float[n, 3] p, float[n, 3] each, f
   each = Sigmoid(logits)
   logs = LogSoftmax(logits)
 }"""), "kinds.onnx")
+
+# A signal without an axis of parts, as PyTorch's older exporter writes it, and the same with one.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+spectrum (float[2, 16] x) => (float[2, 5, 5, 2] flat, float[2, 5, 5, 2] parts)
+<int64 step = {2}, float[8] window = {0.0, 0.2, 0.6, 1.0, 1.0, 0.6, 0.2, 0.1}, int64[1] last = {-1}>
+{
+  flat = STFT(x, step, window)
+  signal = Unsqueeze(x, last)
+  parts = STFT(signal, step, window)
+}"""), "spectrum.onnx")
