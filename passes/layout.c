@@ -91,13 +91,16 @@ static bool has_taps_before(const Graph *g, const Permuted *p)
 	return v->op == O_window && p->perm[v->shape.rank - 1] < val(g, v->in[0])->shape.rank;
 }
 
-// The operands of the size of the result that are permuted are so alike, and none is plain.
+// The largest operands that are permuted are so alike, and none is plain.
 static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 {
 	Permuted p = {0}, other;
 	Ref moved[3];
+	int64_t largest = 0;
+	for (int k = 0; k < v->nin; k++)
+		largest = MAX(largest, count_of(&val(g, in[k])->shape));
 	for (int k = 0; k < v->nin; k++) {
-		if (!is_full(l->from, v, k))
+		if (count_of(&val(g, in[k])->shape) < largest)
 			continue;
 		if (l->plain[v->in[k]])
 			return 0;
@@ -207,44 +210,54 @@ static int axis_groups(const Shape *x, const Shape *y, AxisGroup *group)
 	return n;
 }
 
-// True if the axes of the group that are not 1 lie side by side in memory, in their order.
-static bool lies_together(const Shape *x, const Permuted *p, AxisGroup *group)
+// True if the axes of the group that are not 1 lie in memory in their order: side by side, or a few
+// elements of the first elsewhere, as taps of windows and the pixels that a channel holds do.
+static bool can_merge(const Shape *x, const Permuted *p, AxisGroup *group)
 {
-	int64_t last = -1;
+	enum { FEW = 8 };
+	int64_t last = -1, inner = 1;
+	bool together = true;
 	group->at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
 		if (x->dim[a] == 1)
 			continue;
 		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
-			if (x->dim[p->back[between]] != 1)
-				return false;
+			together &= x->dim[p->back[between]] == 1;
 		if (p->perm[a] < last)
 			return false;
+		inner *= last < 0 ? 1 : x->dim[a];
 		group->at = last < 0 ? p->perm[a] : group->at;
 		last = p->perm[a];
 	}
-	return true;
+	return together || inner <= FEW;
 }
 
+// Axes that the reshape merges are moved side by side.
 static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
 {
 	const Shape *x = &val(g, in)->shape, *y = &v->shape;
 	AxisGroup group[2 * RANK];
 	if (!count_of(x))
 		return 0;
-	int n = axis_groups(x, y, group);
+	int n = axis_groups(x, y, group), count = 0;
 	for (int i = 0; i < n; i++)
-		if (!lies_together(x, p, &group[i]))
+		if (!can_merge(x, p, &group[i]))
 			return 0;
 	Shape shape = {0};
-	int64_t perm[RANK];
+	int64_t order[RANK], perm[RANK];
 	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
-		for (int i = 0; i < n; i++)
-			for (int b = group[i].y0; group[i].at == at && b < group[i].y1; b++) {
+		for (int i = 0; i < n; i++) {
+			if (group[i].at != at)
+				continue;
+			for (int a = group[i].x0; a < group[i].x1; a++)
+				order[count++] = p->perm[a];
+			for (int b = group[i].y0; b < group[i].y1; b++) {
 				perm[b] = shape.rank;
 				shape.dim[shape.rank++] = y->dim[b];
 			}
-	return put_permute(g, put_reshape(g, p->from, shape), perm);
+		}
+	Ref from = put_permute(g, p->from, order);
+	return put_permute(g, put_reshape(g, from, shape), perm);
 }
 
 // ---- the pass ---------------------------------------------------------------------------
