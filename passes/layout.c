@@ -91,13 +91,16 @@ static bool has_taps_before(const Graph *g, const Permuted *p)
 	return v->op == O_window && p->perm[v->shape.rank - 1] < val(g, v->in[0])->shape.rank;
 }
 
-// The operands of the size of the result that are permuted are so alike, and none is plain.
+// The largest operands that are permuted are so alike, and none is plain.
 static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 {
 	Permuted p = {0}, other;
 	Ref moved[3];
+	int64_t largest = 0;
+	for (int k = 0; k < v->nin; k++)
+		largest = MAX(largest, count_of(&val(g, in[k])->shape));
 	for (int k = 0; k < v->nin; k++) {
-		if (!is_full(l->from, v, k))
+		if (count_of(&val(g, in[k])->shape) < largest)
 			continue;
 		if (l->plain[v->in[k]])
 			return 0;
@@ -182,45 +185,55 @@ static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-// True if the axes of the group that are not 1 lie side by side in memory, in their order, from
-// axis *at on; RANK: all are 1.
-static bool lies_together(const Shape *x, const Permuted *p, const AxisGroup *group, int64_t *at)
+// True if the axes of the group that are not 1 lie in memory in their order: side by side, or a few
+// elements of the first elsewhere, as taps of windows and the pixels that a channel holds do. Sets
+// *at to where they begin; RANK: all are 1.
+static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, int64_t *at)
 {
-	int64_t last = -1;
+	enum { FEW = 8 };
+	int64_t last = -1, inner = 1;
+	bool together = true;
 	*at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
 		if (x->dim[a] == 1)
 			continue;
 		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
-			if (x->dim[p->back[between]] != 1)
-				return false;
+			together &= x->dim[p->back[between]] == 1;
 		if (p->perm[a] < last)
 			return false;
+		inner *= last < 0 ? 1 : x->dim[a];
 		*at = last < 0 ? p->perm[a] : *at;
 		last = p->perm[a];
 	}
-	return true;
+	return together || inner <= FEW;
 }
 
+// Axes that the reshape merges are moved side by side.
 static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
 {
 	const Shape *x = &val(g, in)->shape, *y = &v->shape;
 	AxisGroup group[AXIS_GROUPS];
-	int64_t begin[AXIS_GROUPS], perm[RANK];
-	int n = axis_groups(x, y, group);
+	int64_t begin[AXIS_GROUPS], order[RANK], perm[RANK];
+	int n = axis_groups(x, y, group), count = 0;
 	for (int i = 0; i < n; i++)
-		if (!lies_together(x, p, &group[i], &begin[i]))
+		if (!can_merge(x, p, &group[i], &begin[i]))
 			return 0;
 	if (n < 0)
 		return 0;
 	Shape shape = {0};
 	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
-		for (int i = 0; i < n; i++)
-			for (int b = group[i].y0; begin[i] == at && b < group[i].y1; b++) {
+		for (int i = 0; i < n; i++) {
+			if (begin[i] != at)
+				continue;
+			for (int a = group[i].x0; a < group[i].x1; a++)
+				order[count++] = p->perm[a];
+			for (int b = group[i].y0; b < group[i].y1; b++) {
 				perm[b] = shape.rank;
 				shape.dim[shape.rank++] = y->dim[b];
 			}
-	return put_permute(g, put_reshape(g, p->from, shape), perm);
+		}
+	Ref from = put_permute(g, p->from, order);
+	return put_permute(g, put_reshape(g, from, shape), perm);
 }
 
 // ---- the pass ---------------------------------------------------------------------------

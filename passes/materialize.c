@@ -346,17 +346,21 @@ static bool is_expression(const void *stored, Ref r)
 }
 
 // Returns r, or what it reshapes, if that is a large value in memory with its axes in another order
-// and to read it where it is used takes an element at a time; else 0. A product can pack an operand
-// that is contiguous either way.
-static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *w)
+// and to read it where it is used takes an element at a time; else 0. r may be its copy in f16 or
+// bf16. A product can pack an operand that is contiguous either way, and what reduces windows reads
+// their elements one by one.
+static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *want)
 {
+	const Val *v = val(g, r);
+	Ref moved = rounds(g, v) ? v->in[0] : r;
+	const Want *w = &want[moved];
 	// Elements: those of a broadcast are read repeatedly.
 	const int64_t MANY = w->broadcast ? 1 << 7 : 1 << 13;
-	const Val *v = val(g, r);
 	Stored stored = {g, cut};
 	Inside inside = {is_expression, &stored};
 	Turn turn;
-	if (prims[v->op].cls != C_move || !(w->mapped || w->factor) || count_of(&v->shape) < MANY)
+	if (prims[val(g, moved)->op].cls != C_move || !(w->mapped || w->factor) ||
+	    count_of(&v->shape) < MANY || (w->summed && from_windows(g, moved, 0)))
 		return 0;
 	for (; v->op == O_reshape && is_expression(&stored, v->in[0]); v = val(g, r))
 		r = v->in[0];
@@ -392,7 +396,7 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		         (cone[r].reads && (copies || slow)) ||
 		         is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;
-		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, &want[r]);
+		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, want);
 		cut[turned] |= turned > 0;
 		(*effort)[turned].turned = turned > 0;
 	}

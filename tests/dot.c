@@ -58,6 +58,9 @@ static const struct Case {
     TN(100, 100, 100),
     TN(50, 1030, 65),
     TN(170, 1100, 300),
+    {"fewer rows than a matrix register has, in memory", 1030,
+     "graph few\nslot a : input bf16[1030,4]\nslot b : input bf16[1030,16]\n"
+     "out y = dot(permute(a; [1,0]), b)\n"},
     {"tt 45x67x89", 67,
      "graph tt\nslot a : input f32[67,45]\nslot b : input f32[89,67]\n"
      "out y = dot(permute(a; [1,0]), permute(b; [1,0]))\n"},

@@ -332,10 +332,13 @@ SINGLE = {f'attention-{length}{"-causal" * causal}': (lambda length=length, caus
           for length in (128, 1024) for causal in (False, True)}
 
 
-def make(name):
+ALL = {**MODELS, **LARGE, **SINGLE}
+
+
+def make(name, models=ALL):
     """The module, in training mode; the same weights each time."""
     torch.manual_seed(0)
-    net = {**MODELS, **LARGE, **SINGLE}[name][0]().train()
+    net = models[name][0]().train()
     with torch.no_grad():  # the exporter merges equal initializers
         for p in net.parameters():
             if p.dim() == 1:
@@ -343,11 +346,10 @@ def make(name):
     return net
 
 
-def batch_of(name):
-    _, inputs, shape, classes = {**MODELS, **LARGE, **SINGLE}[name]
+def batch_of(inputs, shape, classes):
     draws = np.random.default_rng(0)
-    batch = {key: draws.integers(0, c, s) if c else draws.standard_normal(s, np.float32) for key, (s, c) in inputs.items()}
-    return {**batch, 'labels': draws.integers(0, classes, shape)}
+    tensors = {**inputs, 'labels': (shape, classes)}
+    return {key: draws.integers(0, c, s) if c else draws.standard_normal(s, np.float32) for key, (s, c) in tensors.items()}
 
 
 # ---- export ---------------------------------------------------------------------------
@@ -357,35 +359,35 @@ def set_training(path):
     import onnx
     from onnxscript import optimizer
     model = onnx.load(path)
+    stored = {initializer.name for initializer in model.graph.initializer}
     for i, node in enumerate(model.graph.node):
         if node.op_type == 'BatchNormalization':
             node.attribute.append(onnx.helper.make_attribute('training_mode', 1))
             node.output.extend([f'norm{i}_mean', f'norm{i}_variance'])
-        if node.op_type == 'Conv':
+        if node.op_type == 'Conv' and len(node.input) > 2 and node.input[2] not in stored:
             del node.input[2:]
     optimizer.remove_unused_nodes(model)
     onnx.save(model, path)
 
 
-def export(name, folder):
-    net, batch, path = make(name), batch_of(name), os.path.join(folder, name + '.onnx')
+def export(net, batch, path):
     np.savez(path[:-5] + '.npz', **batch)
-    inputs = [key for key in batch if key != 'labels']
-    norms = any(isinstance(m, nn.BatchNorm2d) for m in net.modules())  # optimizing folds them into convolutions
-    torch.onnx.export(net, tuple(torch.from_numpy(batch[key]) for key in inputs), path, dynamo=True, opset_version=18,
-                      input_names=inputs, output_names=['logits'], external_data=False, optimize=not norms, verbose=False)
+    inputs = {key: torch.from_numpy(x) for key, x in batch.items() if key != 'labels'}
+    norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules())  # optimizing folds them into convolutions
+    torch.onnx.export(net, (), path, kwargs=inputs, input_names=list(inputs), output_names=['logits'], dynamo=True,
+                      opset_version=18, external_data=False, optimize=not norms, verbose=False)
     if norms:
         set_training(path)
 
 
-def main():
+def main(make, models, default):
     folder, names = sys.argv[1], sys.argv[2:]
     os.makedirs(folder, exist_ok=True)
     warnings.simplefilter('ignore')
-    for name in names or {**MODELS, **SINGLE}:
-        export(name, folder)
-        print(name)
+    for name in names or default:
+        export(make(name), batch_of(*models[name][1:]), os.path.join(folder, name + '.onnx'))
+        print(name, flush=True)
 
 
 if __name__ == '__main__':
-    main()
+    main(make, ALL, {**MODELS, **SINGLE})

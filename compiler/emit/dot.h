@@ -95,6 +95,7 @@ typedef struct PatchLine { // elements of the value under windows
 
 typedef struct Lines { // of a square, as tile_function() says
 	Value from, stride, count, ahead;
+	bool in_place;
 } Lines;
 
 // Returns lines of operand o as they lie in memory, from a step on. Those of the next square are

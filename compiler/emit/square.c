@@ -118,7 +118,7 @@ void turn_square(Dot *d, SquareOf square, const Lines *lines, Value to, int64_t 
 	          .lanes = g->width,
 	          .square = square,
 	          .slices = d->p.slices,
-	          .dense = rows && d->p.slices == 1 && d->line[0]};
+	          .dense = rows && d->p.slices == 1 && lines->in_place};
 	int64_t apart = rows ? d->p.a_slice : d->p.b_slice;
 	Value f = tile_function(g, &t);
 	Value in[] = {lines->from,
@@ -137,7 +137,8 @@ Lines lines_in_place(Dot *d, int o, Value step, Value other, Value count)
 	return (Lines){.from = in_place(d, o, step, other),
 	               .stride = number(g, d->line[o]),
 	               .count = count,
-	               .ahead = number(g, g->width * d->line[o])};
+	               .ahead = number(g, g->width * d->line[o]),
+	               .in_place = true};
 }
 
 Lines computed_lines(Dot *d, SquareOf square)
