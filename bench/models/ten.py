@@ -382,6 +382,8 @@ def export(net, batch, path):
 
 def main(make, models, default):
     folder, names = sys.argv[1], sys.argv[2:]
+    if sys.argv[1].startswith('-') or not set(names) <= set(models):
+        sys.exit(f'usage: {sys.argv[0]} FOLDER [NAME...], of {" ".join(models)}')
     os.makedirs(folder, exist_ok=True)
     warnings.simplefilter('ignore')
     for name in names or default:
