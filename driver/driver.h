@@ -306,7 +306,7 @@ void run_passes(Program *, Pass last);       // from the next to `last`
 const Graph *program_graph(const Program *); // the first entry's
 // Returns the identity, for which it may wait until the model's content is hashed; NULL: none.
 const char *program_identity(Program *);
-int64_t threads_of(const Session *); // that a program of --memory is compiled for
+int64_t threads_of(const Session *); // that a program is compiled for
 // Checks all values of the data, and that no input lacks data, before anything is compiled.
 void attach_data(Program *);
 double untrained_percent(const Model *); // of the elements of all weights

@@ -545,58 +545,6 @@ static void choose_pieces(Tiling *d)
 	}
 }
 
-// ---- many processors --------------------------------------------------------------------
-
-// Returns the time of the busiest processor if workers have such blocks, in multiply-adds for each
-// step of k.
-static double busiest(const Tiling *d, const Sched *s)
-{
-	enum { PACK = 50, SLICE = 150 }; // an element; in slices
-	const DotSizes *p = &d->p;
-	int64_t rows = ceil_div(p->strips, s->strips), columns = ceil_div(p->panels, s->panels);
-	int64_t parts = MAX(1, s->parts);
-	int64_t workers = ceil_div(p->batch, s->batches) * rows * columns * parts;
-	int64_t rounds = ceil_div(workers, d->t->machine->processors);
-	double pack = packing(d, rows, columns) * (p->slices > 1 ? SLICE : PACK);
-	return (double)(rounds * s->strips * s->panels * s->batches) /
-	       (double)(p->strips * p->panels * p->batch * parts) * ((double)(p->m * p->n) + pack);
-}
-
-// Gives workers smaller blocks, or fewer batches, if that divides the product more evenly among
-// the processors. No sum depends on it: those of the rows that leave the tiles of a worker are one
-// for all of these, so that their number stays.
-static void choose_evenly(Tiling *d)
-{
-	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one
-	const double GAIN = 0.95;           // of the time
-	const DotSizes p = d->p;
-	Sched *s = d->t->sched, best = *s;
-	int64_t processors = d->t->machine->processors;
-	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
-	int64_t unit = s->a == W_patch || s->a == W_winograd ? s->group : 1;
-	int64_t units = ceil_div(p.strips, unit), down = s->reduce.count ? p.down : units;
-	if (processors <= 2 || p.squares.summed)
-		return;
-	double least = GAIN * busiest(d, s);
-	for (int64_t batches = s->batches; batches; batches--) {
-		int64_t room = most / ceil_div(p.batch, batches) / MAX(1, s->parts);
-		for (int64_t rows = p.down; rows <= MIN(down, room); rows++)
-			for (int64_t columns = p.across; columns <= MIN(p.panels, room / rows);
-			     columns++) {
-				Sched now = *s;
-				now.batches = batches;
-				now.panels = ceil_div(p.panels, columns);
-				if (rows > p.down)
-					now.strips = ceil_div(units, rows) * unit;
-				double time = busiest(d, &now);
-				best = time < least ? now : best;
-				least = fmin(least, time);
-			}
-	}
-	*s = best;
-	update(d);
-}
-
 // True if the launch before packs operand o, because several groups of workers need it.
 static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 {
@@ -650,8 +598,8 @@ static bool streams_rows(const Tiling *d)
 	       d->stride[1].down > d->p.width && d->p.k * d->p.n * d->p.bytes > 2 * machine->l2;
 }
 
-// Then a worker has all rows, and blocks of k are so few steps that it reads each row of b on where
-// it stopped, while its sums wait in L1 or L2.
+// Then a worker has all rows, and blocks of k are so few steps that it reads on in each row of b
+// where it stopped, while its sums wait in L1 or L2.
 static void choose_stream(Tiling *d)
 {
 	enum { STEPS = 16 };
@@ -707,6 +655,58 @@ static void choose_sharing(Tiling *d)
 	if (next && !d->p.matrix && s->panels > 1 && s->order == N_strips && !d->t->tuning->still)
 		s->a_ahead =
 		    ceil_div(s->a_shared && s->a == W_copy ? d->p.a_step : s->height, s->panels);
+}
+
+// ---- workers ------------------------------------------------------------------------------
+
+// Returns the time of the busiest processor if workers have such blocks, in multiply-adds for each
+// step of k.
+static double busiest(const Tiling *d, const Sched *s)
+{
+	enum { PACK = 50, SLICE = 150 }; // an element; in slices
+	const DotSizes *p = &d->p;
+	int64_t rows = ceil_div(p->strips, s->strips), columns = ceil_div(p->panels, s->panels);
+	int64_t parts = MAX(1, s->parts);
+	int64_t workers = ceil_div(p->batch, s->batches) * rows * columns * parts;
+	int64_t rounds = ceil_div(workers, d->t->machine->processors);
+	double pack = packing(d, rows, columns) * (p->slices > 1 ? SLICE : PACK);
+	return (double)(rounds * s->strips * s->panels * s->batches) /
+	       (double)(p->strips * p->panels * p->batch * parts) * ((double)(p->m * p->n) + pack);
+}
+
+// Gives workers smaller blocks, or fewer batches, if that divides the product more evenly among
+// the processors. No sum depends on it: those of the rows that leave the tiles of a worker are one
+// for all of these, so that their number stays.
+static void choose_evenly(Tiling *d)
+{
+	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one
+	const double GAIN = 0.95;           // of the time
+	const DotSizes p = d->p;
+	Sched *s = d->t->sched, best = *s;
+	int64_t processors = d->t->machine->processors;
+	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
+	int64_t unit = s->a == W_patch || s->a == W_winograd ? s->group : 1;
+	int64_t units = ceil_div(p.strips, unit), down = s->reduce.count ? p.down : units;
+	if (processors <= 2 || p.squares.summed)
+		return;
+	double least = GAIN * busiest(d, s);
+	for (int64_t batches = s->batches; batches; batches--) {
+		int64_t room = most / ceil_div(p.batch, batches) / MAX(1, s->parts);
+		for (int64_t rows = p.down; rows <= MIN(down, room); rows++)
+			for (int64_t columns = p.across; columns <= MIN(p.panels, room / rows);
+			     columns++) {
+				Sched now = *s;
+				now.batches = batches;
+				now.panels = ceil_div(p.panels, columns);
+				if (rows > p.down)
+					now.strips = ceil_div(units, rows) * unit;
+				double time = busiest(d, &now);
+				best = time < least ? now : best;
+				least = fmin(least, time);
+			}
+	}
+	*s = best;
+	update(d);
 }
 
 // Sets the workers of the launches, and their memory.

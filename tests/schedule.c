@@ -18,13 +18,30 @@ static Plan *plan_after(Arena *arena, const Graph *g, void (*change)(const Plan 
 	return unit.plan;
 }
 
+// Returns the values of the graph's outputs, by Ref, as the plan computes them.
+static const Array *run_plan(Arena *arena, const Graph *g, Plan *p, const Array *slot)
+{
+	Compiled *c = compile_plan(arena, g, p, target, g->name);
+	const Array *value = outs_compiled(arena, c, slot);
+	free_compiled(c);
+	return value;
+}
+
+// Returns how many outputs differ in a bit.
+static int count_different(const Graph *g, const Array *x, const Array *y)
+{
+	int different = 0;
+	for (int o = 0; o < g->outs.count; o++) {
+		const Array *a = &x[g->outs.at[o].val], *b = &y[g->outs.at[o].val];
+		different += memcmp(a->f, b->f, sizeof *a->f * (size_t)count_of(&a->shape)) != 0;
+	}
+	return different;
+}
+
 static const Array *run_after(Arena *arena, const Graph *g, const Array *slot,
                               void (*change)(const Plan *, Kern *))
 {
-	Compiled *c = compile_plan(arena, g, plan_after(arena, g, change), target, g->name);
-	const Array *value = outs_compiled(arena, c, slot);
-	free_compiled(c);
-	return &value[g->outs.at[0].val];
+	return &run_plan(arena, g, plan_after(arena, g, change), slot)[g->outs.at[0].val];
 }
 
 static bool computes(const void *plan, Ref r)
@@ -212,11 +229,7 @@ static Plan *tuned_plan(Arena *arena, const Graph *g, uint64_t tuning, int *othe
 static const Array *run_tuned(Arena *arena, const Graph *g, const Array *slot, uint64_t tuning,
                               int *others)
 {
-	Plan *p = tuned_plan(arena, g, tuning, others);
-	Compiled *c = compile_plan(arena, g, p, target, g->name);
-	const Array *value = outs_compiled(arena, c, slot);
-	free_compiled(c);
-	return value;
+	return run_plan(arena, g, tuned_plan(arena, g, tuning, others), slot);
 }
 
 // Returns the results of a plan for so many processors. Sets *workers to those of its products.
@@ -230,10 +243,7 @@ static const Array *run_shared(Arena *arena, const Graph *g, const Array *slot, 
 	for (int k = 0; k < p->kerns.count; k++)
 		if (p->kerns.at[k].kind == L_dot || p->kerns.at[k].kind == L_attend)
 			*workers += p->kerns.at[k].sched->workers;
-	Compiled *c = compile_plan(arena, g, p, target, g->name);
-	const Array *value = outs_compiled(arena, c, slot);
-	free_compiled(c);
-	return value;
+	return run_plan(arena, g, p, slot);
 }
 
 // No number of processors changes a bit, and many get more workers. *more: how often they did.
@@ -248,14 +258,10 @@ static int test_processors(Arena *arena, const char *text, int *more)
 	for (int i = 0; i < COUNT(many); i++) {
 		const Array *shared = run_shared(arena, g, slot, many[i], &workers);
 		*more += workers > usual;
-		for (int o = 0; o < g->outs.count; o++) {
-			const Array *a = &alone[g->outs.at[o].val], *b = &shared[g->outs.at[o].val];
-			if (!memcmp(a->f, b->f, sizeof *a->f * (size_t)count_of(&a->shape)))
-				continue;
-			printf("FAILED %s: %d processors give other bits\n%s", g->name, many[i],
-			       text);
-			failed++;
-		}
+		if (!count_different(g, alone, shared))
+			continue;
+		printf("FAILED %s: %d processors give other bits\n%s", g->name, many[i], text);
+		failed++;
 	}
 	return failed;
 }
@@ -270,14 +276,10 @@ static int test_tunings(Arena *arena, const char *text, int *used)
 	for (int i = 1; i < tuning_count; i++) {
 		const Array *tuned = run_tuned(arena, g, slot, (uint64_t)i, &others);
 		used[i] += others;
-		for (int o = 0; o < g->outs.count; o++) {
-			const Array *a = &usual[g->outs.at[o].val], *b = &tuned[g->outs.at[o].val];
-			if (!memcmp(a->f, b->f, sizeof *a->f * (size_t)count_of(&a->shape)))
-				continue;
-			printf("FAILED %s: %s gives other bits\n%s", g->name, tunings[i].name,
-			       text);
-			failed++;
-		}
+		if (!count_different(g, usual, tuned))
+			continue;
+		printf("FAILED %s: %s gives other bits\n%s", g->name, tunings[i].name, text);
+		failed++;
 	}
 	return failed;
 }

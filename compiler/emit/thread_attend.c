@@ -517,8 +517,8 @@ static void join_row(const ThreadAttend *t, const Softmax *s, int r, Value *fade
 	set_variable(g, s->total[r], total);
 }
 
-// Begins code of the threads that store the results of up to two products and of a softmax with so
-// many rows of a thread: all, or the warpgroup to which the other hands over its own.
+// Begins the code that stores the results of up to two products, and of a softmax of so many rows a
+// thread. All threads run it, or the warpgroup to which the other hands over its own results.
 static Loop results_begin(ThreadAttend *t, Product *const *of, const Softmax *s, int rows)
 {
 	Gen *g = t->a.g;

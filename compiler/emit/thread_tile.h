@@ -34,7 +34,7 @@ typedef struct Share {       // of an operand: what a thread brings to shared me
 	Value to[LOADS];     // their addresses in the first stage
 	int64_t next;        // bytes from load to load, of which the first has an address; or 0
 	Value loaded[LOADS]; // by element: a variable
-	Value some[LOADS];   // by wide load: a variable: it is no zeros; or NULL
+	Value some[LOADS];   // by wide load: a variable: if it is not zeros; or NULL
 	int64_t side;        // rows or columns: of the tile, or more, so that threads have as many;
 	                     // or fewer: of each warpgroup, which have the same
 	bool ends;           // those of a tile may go beyond the last

@@ -163,8 +163,8 @@ static void multiply_matrices(ThreadTile *d, Value a, Value b, int sum)
 	set_variable(g, all, intrinsic(g, product->hardware, 0, NULL, COUNT(in), in));
 }
 
-// Only matrix instructions may be moved from here on to before or back: with all fragments of a
-// step at once, LLVM has no registers to keep sums where they are.
+// Lets LLVM move matrix instructions alone across this point: with all fragments of a step loaded
+// at once, it has no registers left to keep sums where they are.
 static void hold_loads(Gen *g)
 {
 	enum { MATRIX_MAY = 8 };
