@@ -221,6 +221,31 @@ static void choose_kept(Scheduler *t, int64_t row)
 	}
 }
 
+// ---- outputs that need no reduction ---------------------------------------------------
+
+// True if outputs of the full shape can be stored in the same pass over a row as all reductions:
+// none needs another, and outputs need none.
+static bool stores_along(Scheduler *t)
+{
+	const Kern *k = t->kern;
+	bool any = false;
+	for (int i = 0; i < t->sched->reduce.count; i++) {
+		const Val *v = val(t->graph, t->sched->reduce.at[i].val);
+		if (t->sched->reduce.at[i].depth || v->op == O_argmax ||
+		    !same_shape(&val(t->graph, v->in[0])->shape, &k->space))
+			return false;
+	}
+	for (int o = 0; o < k->nout; o++) {
+		if (is_reduced_out(t->graph, k, o))
+			continue;
+		if (t->level[k->out[o]] != 1 ||
+		    !same_shape(&val(t->graph, k->out[o])->shape, &k->space))
+			return false;
+		any = true;
+	}
+	return any && t->sched->reduce.count && !t->sched->keep.count;
+}
+
 // ---- prefetching ----------------------------------------------------------------------
 
 static void find_ahead(Scheduler *t, Ref r)
@@ -493,7 +518,9 @@ static void block_rows(Scheduler *t)
 		return;
 	}
 	choose_kept(t, row);
-	choose_ahead(t, &groups, row);
+	t->sched->along = stores_along(t);
+	if (!t->sched->along)
+		choose_ahead(t, &groups, row);
 }
 
 // ---- the pass -------------------------------------------------------------------------
@@ -580,6 +607,28 @@ static bool holds(const void *scheduler, Ref r)
 	return is_inside(t->plan, t->writer, t->k, r);
 }
 
+// True if r is an output of the graph, or stored in a slot, which the kernel reads then.
+static bool leaves(const Graph *g, Ref r)
+{
+	bool out = false;
+	for (int i = 0; i < g->outs.count; i++)
+		out |= g->outs.at[i].val == r;
+	for (int i = 0; i < g->stores.count; i++)
+		out |= g->stores.at[i].val == r;
+	return out;
+}
+
+// What is too large to stay in the caches until another kernel reads it need not pass through them:
+// lines that are stored whole are not read from memory first.
+static void choose_past(Scheduler *t)
+{
+	enum { LARGEST = 32 << 20 }; // bytes that may stay
+	const Kern *k = t->kern;
+	for (int o = 0; o < k->nout; o++)
+		if (bytes_of(val(t->graph, k->out[o])) >= LARGEST && !leaves(t->graph, k->out[o]))
+			add_step(t, &t->sched->past, k->out[o], 0);
+}
+
 static void schedule_kernel(Scheduler *t)
 {
 	const Kern *k = t->kern;
@@ -617,6 +666,8 @@ static void schedule_kernel(Scheduler *t)
 		block_map(t);
 	}
 	choose_sums(t);
+	if (t->machine->threads == 1 && (k->kind <= L_col || k->kind == L_dot))
+		choose_past(t);
 }
 
 static void tile_kernels(Arena *arena, Plan *p, int n, const int *kernel, int together)

@@ -448,22 +448,22 @@ static void join_attention(Fuse *f)
 				join(f, f->of[parts.at[j]], f->of[parts.at[i]]);
 }
 
-// True if the group is a copy of a value in f16 or bf16.
-static bool is_rounding(const Fuse *f, const Group *group)
+// True if the group is a copy of a value, perhaps in f16 or bf16.
+static bool is_copy(const Fuse *f, const Group *group)
 {
 	const Val *v = val(f->graph, group->member.at[0]);
 	return group->kind == L_map && group->member.count == 1 && v->op == O_cast &&
-	       is_half(v->type);
+	       (is_half(v->type) || v->type == val(f->graph, v->in[0])->type);
 }
 
-// True if two groups that read the same large value should be one loop: on a CPU, a copy of weights
-// for products is made where they are summed.
+// True if two groups that read the same large value should be one loop: a copy of weights for
+// products is made where they are summed.
 static bool read_together(const Fuse *f, const Group *a, const Group *b)
 {
-	bool rounds = f->machine->threads == 1 && a->member.count && b->member.count &&
-	              ((is_rounding(f, a) && reductions(b->kind)) ||
-	               (is_rounding(f, b) && reductions(a->kind)));
-	return a->kind == b->kind || rounds;
+	bool copies =
+	    a->member.count && b->member.count &&
+	    ((is_copy(f, a) && reductions(b->kind)) || (is_copy(f, b) && reductions(a->kind)));
+	return a->kind == b->kind || copies;
 }
 
 // ---- the plan -------------------------------------------------------------------------

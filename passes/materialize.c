@@ -92,6 +92,12 @@ static const Chain *chains(Arena *arena, const Graph *g)
 	return chain;
 }
 
+// True if v is a value of its own that has the elements of another (graph_unalias, points.c).
+static bool is_same(const Graph *g, const Val *v)
+{
+	return v->op == O_cast && v->type == val(g, v->in[0])->type;
+}
+
 static bool widens(const Graph *g, const Val *v)
 {
 	return v->op == O_cast && elems[val(g, v->in[0])->type].bytes < elems[v->type].bytes;
@@ -192,7 +198,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 					                count_of(&v->shape) / count_of(&u->shape));
 				of->moved |= !own_index;
 				of->panel |= !own_index;
-				of->whole |= !own_index || w->product;
+				of->whole |= !own_index || (w->product && !is_same(g, v));
 			}
 		}
 	}
@@ -286,7 +292,8 @@ static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
                      const Machine *machine)
 {
 	return sums_slots(g, c) && prims[v->op].cls == C_map && w->rounded && !w->kept &&
-	       !w->factor && has_thread_matrix(machine) && c->weight <= PANEL;
+	       !w->factor && (has_thread_matrix(machine) || has_block_matrix(machine)) &&
+	       c->weight <= PANEL;
 }
 
 // True for values of columns that many rows of maps would divide for anew.
@@ -298,7 +305,7 @@ static bool is_slow_row(const Val *v, const Want *w, const Cone *c, const Machin
 
 static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, bool windows)
 {
-	if (c->effort.depth >= DEEP)
+	if (c->effort.depth >= DEEP || is_same(g, v))
 		return true;
 	switch (prims[v->op].cls) {
 	case C_leaf:

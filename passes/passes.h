@@ -343,6 +343,9 @@ Graph *line_windows_pass(Arena *, const Graph *);
 // ---- panels.c: packs what loops multiply in every iteration, once before them -------------
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
+// ---- points.c: copies the weights at which a step takes gradients, for products ------------
+Graph *points_pass(Arena *, const Graph *, const Machine *);
+
 // ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------
 const Graph *pitch_pass(Arena *, const Graph *, const Machine *);
 

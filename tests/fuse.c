@@ -251,11 +251,13 @@ static void test_random(Arena *arena, int graphs)
 }
 
 // Returns the plan of a graph whose products are bf16, for matrix registers.
-static const Plan *rounded_plan(Arena *arena, const char *name, const char *text)
+// Returns the plan of a graph whose products read this type, for a machine.
+static const Plan *plan_on(Arena *arena, const char *machine, Elem products, const char *name,
+                           const char *text)
 {
 	Graph *g = parse_graph(arena, name, text, book_builtin());
-	g->products = E_bf16;
-	Unit unit = {.name = name, .machine = machine_named("x86-64-v4-amx"), .graph = g};
+	g->products = products;
+	Unit unit = {.name = name, .machine = machine_named(machine), .graph = g};
 	for (Pass p = PASS_loops; p <= PASS_memory; p++)
 		run_pass(arena, p, &unit);
 	verify_plan(unit.plan);
@@ -278,17 +280,32 @@ static void expect_text(Arena *arena, const Plan *p, const char *name, int n,
 // sum: the update reads both anyway.
 static void test_point(Arena *arena)
 {
-	static const char *const lines[] = {
-	    "out %3 at scratch+0  # bf16[128,96]\n\tout %12 at param+0  # f32[128,96]\n",
-	    "# reads w w.ahead\n"};
-	const Plan *p = rounded_plan(
-	    arena, "point",
+	static const char text[] =
 	    "graph point\nslot x : input f32[64,128]\nslot g : input f32[64,96]\n"
 	    "slot w : param f32[128,96]\nslot w.ahead : state f32[128,96]\n"
 	    "%1 = mul(w.ahead, 0.2)\n%2 = add(w, %1)\n%3 = dot(x, %2)\n"
 	    "%4 = permute(%2; [1,0])\n%5 = dot(g, %4)\n%6 = mul(%2, %2)\n%7 = sum(%6; [0])\n"
-	    "%8 = div(%2, %7)\n%9 = sub(w, %8)\nout y = %3\nout z = %5\nstore w = %9\n");
-	expect_text(arena, p, "point", COUNT(lines), lines);
+	    "%8 = div(%2, %7)\n%9 = sub(w, %8)\nout y = %3\nout z = %5\nstore w = %9\n";
+	static const struct {
+		const char *machine;
+		Elem products;
+		const char *lines[3];
+	} on[] = {
+	    {"x86-64-v4-amx",
+	     E_bf16,
+	     {"out %3 at scratch+0  # bf16[128,96]\n\tout %12 at param+0  # f32[128,96]\n",
+	      "# reads w w.ahead\n"}},
+	    {"x86-64-v3",
+	     0,
+	     {"out %3 at scratch+0  # f32[128,96]\n\tout %10 at param+0  # f32[128,96]\n",
+	      "# reads w w.ahead\n", "# reads x %3\n"}},
+	    {"cuda-sm_90a", E_bf16, {"# bf16[128,96]\n", "# reads w w.ahead\n"}},
+	    {"cuda-sm_80", 0, {"# f32[128,96]\n", "# reads w w.ahead\n"}},
+	};
+	for (int i = 0; i < COUNT(on); i++) {
+		const Plan *p = plan_on(arena, on[i].machine, on[i].products, "point", text);
+		expect_text(arena, p, "point", on[i].lines[2] ? 3 : 2, on[i].lines);
+	}
 }
 
 // The kernel that computes an activation stores its derivative, and not what both are computed
@@ -298,8 +315,8 @@ static void test_derivative(Arena *arena)
 	static const char *const lines[] = {
 	    "# bf16[512,256]\n\tout %17 at scratch+262144  # bf16[512,256]\n\t# reads x w\n",
 	    "# reads %9 v %17\n"};
-	const Plan *p = rounded_plan(
-	    arena, "derivative",
+	const Plan *p = plan_on(
+	    arena, "x86-64-v4-amx", E_bf16, "derivative",
 	    "graph derivative\nslot x : input f32[512,64]\nslot w : param f32[64,256]\n"
 	    "slot v : param f32[256,64]\n%1 = dot(x, w)\n%2 = tanh(%1)\n%3 = mul(%1, %2)\n"
 	    "%4 = dot(%3, v)\n%5 = permute(v; [1,0])\n%6 = dot(%4, %5)\n%7 = mul(%2, %2)\n"

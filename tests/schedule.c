@@ -196,6 +196,50 @@ static int test_pairs(Arena *arena, const char *text)
 	return 1;
 }
 
+// ---- outputs --------------------------------------------------------------------------
+
+static void past_caches(const Plan *p, Kern *k)
+{
+	for (int o = 0; o < k->nout && k->kind != L_loop; o++)
+		if (!is_past(k->sched, k->out[o]))
+			PUSH(p->graph->arena, k->sched->past, ((ValStep){.val = k->out[o]}));
+}
+
+static void in_two_passes(const Plan *p, Kern *k)
+{
+	(void)p;
+	k->sched->along = 0;
+}
+
+// Rows of whole vectors and others, sums of them, what rounds them, and products.
+static const char *const outputs[] = {
+    "slot a : input f32[70,96]\nslot b : input f32[70,96]\n%1 = add(a, mul(b, 0.3))\n"
+    "%2 = sum(mul(%1, %1); [1])\nout y = %1\nout z = %2\nout u = amax(%1; [1])\n",
+    "slot a : input f32[33,1003]\nslot b : input f32[33,1003]\n%1 = add(a, mul(b, 0.3))\n"
+    "%2 = sum(mul(%1, %1); [1])\nout y = cast(%1; bf16)\nout z = %2\n",
+    "slot a : input f32[9,64,50]\n%1 = mul(a, a)\nout y = exp(%1)\nout z = sum(%1; [1,2])\n",
+    "slot a : input f32[600,64]\nslot b : input f32[64,160]\nout y = max(dot(a, b), 0)\n",
+    "slot a : input f32[90,65]\nout y = add(a, 1)\n",
+};
+
+// Where outputs are stored, and when, changes no bit.
+static int test_outputs(Arena *arena, const char *text, int *along)
+{
+	const Graph *g = parse_graph(arena, "outputs", text, book_builtin());
+	const Array *slot = random_slots(arena, g, 1, 2);
+	Plan *usual = plan_after(arena, g, NULL);
+	for (int k = 0; k < usual->kerns.count; k++)
+		*along += usual->kerns.at[k].sched->along == 1;
+	const Array *value = run_plan(arena, g, usual, slot);
+	int different =
+	    count_different(g, value, run_plan(arena, g, plan_after(arena, g, past_caches), slot)) +
+	    count_different(g, value,
+	                    run_plan(arena, g, plan_after(arena, g, in_two_passes), slot));
+	if (different)
+		printf("FAILED %s: other bits\n%s", g->name, text);
+	return different != 0;
+}
+
 // ---- tunings --------------------------------------------------------------------------
 
 static void add_keys(Table *choices, const Plan *p, uint64_t tuning)
@@ -403,6 +447,32 @@ static int test_kept(Arena *arena)
 	return 1;
 }
 
+// Only what no cache would keep is stored past them, unless it leaves the graph.
+static int test_large(Arena *arena)
+{
+	const Graph *g = parse_graph(arena, "large",
+	                             "graph large\nslot a : input f32[3000,64]\n"
+	                             "slot b : input f32[64,4096]\nslot c : input f32[64,100]\n"
+	                             "%1 = dot(a, b)\n%2 = amax(%1; [0])\n"
+	                             "%3 = sum(exp(sub(%1, %2)); [1])\nout x = %3\n"
+	                             "out y = exp(dot(a, c))\nout z = mul(%1, 2)\n",
+	                             book_builtin());
+	const Plan *p = plan_after(arena, g, NULL);
+	int past = 0, large = 0;
+	for (int k = 0; k < p->kerns.count; k++) {
+		const Kern *kern = &p->kerns.at[k];
+		past += kern->sched->past.count;
+		for (int o = 0; o < kern->nout; o++)
+			large += kern->to[o].block == B_scratch &&
+			         bytes_of(val(p->graph, kern->out[o])) > 32 << 20;
+	}
+	if (past == large && large)
+		return 0;
+	printf("FAILED large: %d outputs are large, %d pass the caches\n%s", large, past,
+	       plan_text(arena, p));
+	return 1;
+}
+
 int main(void)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx512f,-avx2,-fma,-avx"};
@@ -436,7 +506,14 @@ int main(void)
 		                      "out y = permute(reshape(w; [3,16,2,4,16]); [0,3,1,4,2])\n");
 		failed += test_short_lines(arena);
 		failed += test_kept(arena);
-		int more = 0;
+		int more = 0, along = 0;
+		for (int i = 0; i < COUNT(outputs); i++)
+			failed += test_outputs(
+			    arena, format(arena, "graph outputs\n%s", outputs[i]), &along);
+		if (!along) {
+			printf("FAILED: no row's outputs are stored as it is summed\n");
+			failed++;
+		}
 		for (int i = 0; i < COUNT(products); i++) {
 			failed += test_tunings(arena, format(arena, "graph tuned\n%s", products[i]),
 			                       used);
@@ -453,6 +530,7 @@ int main(void)
 	failed += test_rounded_loop(arena);
 	failed += test_rows_in_place(arena);
 	failed += test_stream(arena);
+	failed += test_large(arena);
 	arena_free(arena);
 	for (int i = 1; i < tuning_count; i++)
 		if (!used[i]) {

@@ -81,10 +81,26 @@ static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 	return load_lanes(g, v->type, location_address(g, r), &lanes);
 }
 
+// Returns the alignment of the stores of an output past the caches, if these fill its lines; else
+// 0.
+static unsigned past_caches(Gen *g, Ref r, const Index *idx, const Lanes *lanes)
+{
+	enum { LINE = 64, LEAST = 16 };
+	const Val *v = val(g->graph, r);
+	Shape rows = memory_shape(v);
+	Index linear = ravel(g->vars, &rows, idx);
+	int64_t bytes = elems[v->type].bytes, vector = MIN(LINE, g->width * bytes);
+	bool full = is_past(g->kern->sched, r) && lanes->step == 1 && !lanes->vector &&
+	            !lanes->mask && vector >= LEAST &&
+	            index_align(g->vars, &linear) * bytes % vector == 0;
+	return full ? (unsigned)vector : 0;
+}
+
 void store_out(Gen *g, int k, const Index *idx, Value x)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
 	Lanes lanes = lanes_in(g, v, idx);
+	lanes.past = past_caches(g, g->kern->out[k], idx, &lanes);
 	store_lanes(g, v->type, out_address(g, k), &lanes, x);
 }
 

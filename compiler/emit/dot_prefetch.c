@@ -54,7 +54,8 @@ void choose_streams(Dot *d)
 	if (has_next_panel(d))
 		return;
 	for (int o = 0; o < g->kern->nout && d->streams < MOST - 1 && !d->p.matrix; o++)
-		if (!is_reduced_out(g->graph, g->kern, o))
+		if (!is_reduced_out(g->graph, g->kern, o) &&
+		    !is_past(g->kern->sched, g->kern->out[o]))
 			add_stream(d, out_address(g, o), val(g->graph, g->kern->out[o])->type,
 			           F_write);
 	bool *memory = NEWS(g->arena, bool, g->graph->nval);

@@ -145,6 +145,8 @@ static void write_launch(Gen *g, const char *name)
 		emit_thread_tile(g);
 	else
 		emitters[g->kern->kind](g);
+	if (g->kern->sched->past.count) // x86 does not order these stores before others
+		LLVMBuildFence(g->b, LLVMAtomicOrderingSequentiallyConsistent, 0, "");
 	function_end(g);
 	if (g->local_used > g->kern->sched->local)
 		bug("%s uses %lld bytes of local memory", name, (long long)g->local_used);

@@ -57,6 +57,7 @@ typedef struct Gen {
 	Level *floor;      // nothing is placed outside of this level
 	Bound *bound;      // the last that is bound
 	Bound *keep;       // the first that is kept
+	bool outs;         // outputs of the full shape are stored as well
 	struct Late *late; // NULL: stores do not wait
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
@@ -105,6 +106,8 @@ typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value vector;  // or NULL
 	Value mask;    // lanes that exist, NULL: all
 	int64_t most;  // the largest position, 0: not known
+	unsigned past; // vectors are stored past the caches, to addresses that are multiples of
+	               // this; 0: they are not
 } Lanes;
 Lanes index_value(Gen *, const Index *);        // written where its variables live
 Value index_i64(Gen *, const Index *);          // as a scalar or a vector of i64

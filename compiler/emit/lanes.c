@@ -71,6 +71,15 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 	return e == E_b8 ? LLVMBuildICmp(g->b, LLVMIntNE, v, int_like(v, 0), "") : v;
 }
 
+// Lets a store of whole vectors pass the caches.
+static void store_past(Gen *g, Value store)
+{
+	LLVMMetadataRef is = LLVMValueAsMetadata(LLVMConstInt(g->i32, 1, 0));
+	is = LLVMMDNodeInContext2(g->context, &is, 1);
+	LLVMSetMetadata(store, LLVMGetMDKindIDInContext(g->context, "nontemporal", 11),
+	                LLVMMetadataAsValue(g->context, is));
+}
+
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 {
 	if (g->late && g->late->level == g->level) {
@@ -86,7 +95,10 @@ void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 	unsigned align = (unsigned)elems[e].bytes;
 	Value mask, to = lanes_address(g, type, memory, x, &mask);
 	if (!mask) {
-		LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
+		Value store = LLVMBuildStore(g->b, v, to);
+		LLVMSetAlignment(store, x->past ? x->past : align);
+		if (x->past)
+			store_past(g, store);
 		return;
 	}
 	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};

@@ -27,6 +27,7 @@ typedef struct Reduction {
 	Value *acc, *best; // n * units variables; best: positions of argmax
 	bool *wide;        // by reduction: a vector
 	const Bound *keep; // stored on the way, but not by reductions inside the operands
+	bool outs;         // so are the kernel's outputs of the full shape
 } Reduction;
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)
@@ -225,6 +226,8 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 		return;
 	}
 	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, acc), x));
+	if (f->outs && k == f->n - 1) // perhaps over what the reductions read
+		store_outs(g, in);
 }
 
 // ---- loops ----------------------------------------------------------------------------
@@ -437,12 +440,18 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 {
 	const Val *first = val(g->graph, reduce[0]);
 	const Shape *operand = &val(g->graph, first->in[0])->shape;
-	Reduction f = {.n = n, .reduce = reduce, .idx = idx, .space = *operand, .keep = g->keep};
+	Reduction f = {.n = n,
+	               .reduce = reduce,
+	               .idx = idx,
+	               .space = *operand,
+	               .keep = g->keep,
+	               .outs = g->outs};
 	if (first->op == O_dot) { // a reduction over an axis after the last
 		f.space = first->shape;
 		f.space.dim[f.space.rank++] = last_dim(operand);
 	}
 	g->keep = NULL;
+	g->outs = false;
 	f.groups = reduce_groups(g, &f);
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
 	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;

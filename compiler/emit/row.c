@@ -174,6 +174,7 @@ static void worker_body(Gen *g, RowKernel *s)
 				g->keep = &s->kept[i];
 			}
 		Bound *here = g->keep;
+		g->outs = k->sched->along;
 		reduce_depth(g, s, depth);
 		g->keep = NULL;
 		for (Bound *next; here; here = next) { // from here on, these are read
@@ -186,7 +187,7 @@ static void worker_body(Gen *g, RowKernel *s)
 	bool full = false;
 	for (int o = 0; o < k->nout; o++) {
 		bool reduced = is_reduced_out(g->graph, k, o);
-		full |= !reduced;
+		full |= !reduced && !k->sched->along;
 		for (int u = 0; u < s->units && reduced; u++)
 			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
 	}

@@ -99,6 +99,7 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 	sign_steps(s, &k->sched->reduce);
 	sign_steps(s, &k->sched->keep);
 	sign_steps(s, &k->sched->ahead);
+	sign_steps(s, &k->sched->past);
 	if (k->sched->work)
 		s->work = location_entry(s, k->work);
 	return s;

@@ -137,6 +137,7 @@ typedef struct Sched {
 	ValSteps keep;  // values of a row (partials: of the shape of a row) that are computed once,
 	                // and the reductions before that
 	ValSteps ahead; // values in memory of which the next row is prefetched
+	ValSteps past;  // outputs that are stored past the caches
 } Sched;
 
 // A kernel computes its outputs from values in memory: slots, constants, outputs of earlier
@@ -146,7 +147,8 @@ typedef struct Sched {
 // below a move has the shape of `space`, of `space` reduced, or is broadcast to these. An output
 // may be in the memory of an operand that is last used here, and only at the same index (see `to`).
 // So a worker computes each element once, reads what a block or row needs before it writes any
-// output of it, and writes outputs after its last reduction. A loop reads its operands from memory,
+// output of it, and writes outputs after its last reduction, or, `along`, as its only pass over a
+// row has read that index. A loop reads its operands from memory,
 // except constants; its body is a plan, whose inputs and outputs are, for each iteration, where the
 // loop's values are.
 typedef struct Kern {
@@ -171,6 +173,14 @@ typedef struct Kern {
 static inline bool holds_rows(const Sched *s, int64_t row, int64_t cache)
 {
 	return s->ahead.count * row * 8 <= cache;
+}
+
+static inline bool is_past(const Sched *s, Ref r)
+{
+	bool past = false;
+	for (int i = 0; i < s->past.count; i++)
+		past |= s->past.at[i].val == r;
+	return past;
 }
 
 typedef VEC(int) Ints;

@@ -58,7 +58,8 @@ static const struct {
 	size_t offset;
 } lists[] = {{"reduce", offsetof(Sched, reduce)},
              {"keep", offsetof(Sched, keep)},
-             {"ahead", offsetof(Sched, ahead)}};
+             {"ahead", offsetof(Sched, ahead)},
+             {"past", offsetof(Sched, past)}};
 
 static ValSteps *list_of(Sched *s, int k)
 {
