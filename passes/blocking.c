@@ -223,12 +223,11 @@ static void choose_kept(Scheduler *t, int64_t row)
 
 // ---- outputs that need no reduction ---------------------------------------------------
 
-// True if outputs of the full shape can be stored in the same pass over a row as all reductions:
-// none needs another, and outputs need none.
-static bool stores_along(Scheduler *t)
+// True if a row is passed over once: no reduction needs another, and outputs of the full shape,
+// which are stored in the same pass, need none.
+static bool passes_once(const Scheduler *t)
 {
 	const Kern *k = t->kern;
-	bool any = false;
 	for (int i = 0; i < t->sched->reduce.count; i++) {
 		const Val *v = val(t->graph, t->sched->reduce.at[i].val);
 		if (t->sched->reduce.at[i].depth || v->op == O_argmax ||
@@ -241,9 +240,8 @@ static bool stores_along(Scheduler *t)
 		if (t->level[k->out[o]] != 1 ||
 		    !same_shape(&val(t->graph, k->out[o])->shape, &k->space))
 			return false;
-		any = true;
 	}
-	return any && t->sched->reduce.count && !t->sched->keep.count;
+	return t->sched->reduce.count && !t->sched->keep.count;
 }
 
 // ---- prefetching ----------------------------------------------------------------------
@@ -278,7 +276,7 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 		t->seen[ahead->at[i].val] = false;
 	forget_seen(t);
 	int64_t cache = t->machine->threads > 1 ? t->machine->l1 : t->machine->l2 / 2;
-	if (!holds_rows(t->sched, row, cache))
+	if (!t->sched->along && !holds_rows(t->sched, row, cache))
 		ahead->count = 0;
 }
 
@@ -518,9 +516,8 @@ static void block_rows(Scheduler *t)
 		return;
 	}
 	choose_kept(t, row);
-	t->sched->along = stores_along(t);
-	if (!t->sched->along)
-		choose_ahead(t, &groups, row);
+	t->sched->along = passes_once(t);
+	choose_ahead(t, &groups, row);
 }
 
 // ---- the pass -------------------------------------------------------------------------

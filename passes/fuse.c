@@ -174,7 +174,7 @@ static bool is_after(const Fuse *f, Ref r, int p, int c)
 static bool needs_reduction(const Fuse *f, const Group *p, const Group *c)
 {
 	bool needs = f->machine->threads == 1 && reads_reduction(f, p, c);
-	for (int m = 0; f->machine->threads > 1 && m < c->member.count && !needs; m++) {
+	for (int m = 0; m < c->member.count && !needs; m++) {
 		Ref r = c->member.at[m];
 		needs = prims[val(f->graph, r)->op].cls == C_reduce &&
 		        is_after(f, r, (int)(p - f->group.at), (int)(c - f->group.at));

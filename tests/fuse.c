@@ -92,6 +92,18 @@ static void test_channels(Arena *arena)
 
 // x W + b + residual, normalized, used twice: the sum is part of the dot, the rest is one row
 // kernel.
+// Sums over the rows of a large space: one that follows from another through a map is on its own,
+// since workers have parts of the rows.
+static void test_sum_of_sum(Arena *arena)
+{
+	Graph *g = graph_new(arena, "sum of sum", NULL);
+	Ref x = INPUT(g, "x", 4096, 64);
+	Ref y = put1(g, O_tanh, put2(g, O_mul, x, FOLD(g, O_sum, x, 0)));
+	add_out(g, "y", y);
+	add_out(g, "sum", FOLD(g, O_sum, y, 0));
+	expect(arena, g, "a sum that needs another", "cc");
+}
+
 static void test_block(Arena *arena)
 {
 	Graph *g = graph_new(arena, "block", NULL);
@@ -356,6 +368,7 @@ int main(void)
 	Arena *arena = arena_new();
 	test_softmax(arena);
 	test_channels(arena);
+	test_sum_of_sum(arena);
 	test_block(arena);
 	test_mlp(arena);
 	test_ahead(arena, false);

@@ -1,8 +1,11 @@
 // pitch.c: checks that rows which begin at lines of the cache change no result: on matrix
 // registers, no bit; by threads of emulated GPUs, against the evaluator, where any one barrier or
-// wait for copies that is left out is a race. What lies between rows is no number.
+// wait for copies that is left out is a race. What lies between rows is no number. On CPUs, the
+// next row is prefetched from where it lies.
 #include "emitted.h"
+#include "gen.h"
 #include "threads.h"
+#include <stdatomic.h>
 #include <string.h>
 
 enum { EIGHT = 8 }; // elements of a load
@@ -101,6 +104,30 @@ static bool same_outs(const Graph *g, const Array *x, const Array *y)
 	return same;
 }
 
+static atomic_int prefetched, crooked; // addresses of bf16; in the middle of what a load reads
+
+// The prefetch of a CPU. Those of rows' kernels are of the sum of an index and the distance to a
+// row.
+static void watch_prefetch(Gen *g, Value address, Prefetch how)
+{
+	Value i = LLVMGetOperand(address, 1), far = NULL;
+	if (g->kern->kind == L_row && LLVMGetGEPSourceElementType(address) == g->i16 &&
+	    LLVMIsAInstruction(i) && LLVMGetInstructionOpcode(i) == LLVMAdd)
+		far = LLVMIsAConstantInt(LLVMGetOperand(i, 1));
+	prefetched += far != NULL;
+	crooked += far && LLVMConstIntGetSExtValue(far) % EIGHT != 0;
+	prefetch_line(g, address, how);
+}
+
+static const Target *watched(Arena *arena, const Target *t)
+{
+	Target *own = take_copy(arena, t, sizeof *t);
+	TargetOps *ops = take_copy(arena, t->ops, sizeof *t->ops);
+	ops->prefetch = watch_prefetch;
+	own->ops = ops;
+	return own;
+}
+
 // gpu: rows of a few elements have a pitch, too.
 static void check_case(const PitchCase *c, const char *name, bool gpu)
 {
@@ -114,7 +141,8 @@ static void check_case(const PitchCase *c, const char *name, bool gpu)
 	const Array *slot = random_slots(arena, g, 3, c->columns);
 	Plan *plan = case_plan(arena, g, target, true, gpu ? c->columns : 0);
 	bool pitch = has_pitch(plan);
-	Compiled *one = compile_plan(arena, g, plan, target, c->name);
+	Compiled *one =
+	    compile_plan(arena, g, plan, gpu ? target : watched(arena, target), c->name);
 	Compiled *two =
 	    compile_plan(arena, g, case_plan(arena, g, target, false, 0), target, "without");
 	bool same = same_outs(g, outs_launched(arena, one, slot, first),
@@ -154,6 +182,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < COUNT(few); i++)
 		for (int k = 1; k < argc; k++)
 			check_case(&few[i], argv[k], true);
+	printf("%d addresses of bf16 are prefetched, %d of them in the middle of a load\n",
+	       prefetched, crooked);
+	failures += crooked > 0 || (argc == 1 && applies && !prefetched);
 	arena_free(arena);
 	return failures > 0 || gpu_needed < gpu_barriers;
 }

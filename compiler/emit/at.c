@@ -150,6 +150,32 @@ void store_reduced_outs(Gen *g, const Index *idx)
 			store_out(g, o, idx, v[o]);
 }
 
+void prefetch_row(Gen *g, const Index *idx)
+{
+	enum { SOON = 512 }; // elements; of a pass that waits for memory
+	const Kern *kern = g->kern;
+	const ValSteps *ahead = &kern->sched->ahead;
+	int64_t row = 1;
+	for (int a = 0; a < kern->space.rank; a++)
+		row *= kern->reduce >> a & 1 ? kern->space.dim[a] : 1;
+	bool near = kern->sched->along || holds_rows(kern->sched, row, g->target->machine->l1);
+	row = kern->sched->along ? MIN(row, SOON) : row;
+	for (int k = 0; k < ahead->count; k++) {
+		Ref r = ahead->at[k].val;
+		const Val *v = val(g->graph, r);
+		Shape rows = memory_shape(v);
+		Index in[RANK];
+		space_index(g, &v->shape, idx, in);
+		Index at = ravel(g->vars, &rows, in);
+		int64_t last = last_dim(&v->shape);
+		at = shift_index(at, row % last ? row : row / last * last_dim(&rows));
+		Lanes lanes = index_value(g, &at);
+		Value next =
+		    place_in(g, memory_type(g, v->type), location_address(g, r), lanes.base);
+		g->ops->prefetch(g, next, near ? F_read : F_later);
+	}
+}
+
 // ---- bounds ---------------------------------------------------------------------------
 
 // Returns an index that is safe to read, for one that may lie outside [0, extent): masked if lanes
@@ -267,10 +293,14 @@ static Value at_position(Gen *g, const Val *v, const Index *idx)
 		int axis = u->op == O_iota ? (int)u->attr->i[0] : -1;
 		if (axis < 0 || other->op == O_iota || u->shape.dim[axis] > INT32_MAX)
 			continue;
-		Value x = at(g, v->in[1 - k], idx);
+		Index own[RANK];
+		index_within(&other->shape, idx, own);
+		Level *was = level_go(g, index_level(g, other->shape.rank, own));
+		Value x = at(g, v->in[1 - k], own);
 		Value inside =
 		    LLVMBuildICmp(g->b, LLVMIntULT, x, int_like(x, u->shape.dim[axis]), "");
 		x = cast_value(g, choose(g, inside, x, number(g, -1)), E_i64, E_i32);
+		level_go(g, was);
 		Value pair[] = {x, index_number(g, &idx[axis], E_i32)};
 		level_out(g, 2, pair);
 		return LLVMBuildICmp(g->b, LLVMIntEQ, pair[0], pair[1], "");

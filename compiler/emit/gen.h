@@ -57,7 +57,8 @@ typedef struct Gen {
 	Level *floor;      // nothing is placed outside of this level
 	Bound *bound;      // the last that is bound
 	Bound *keep;       // the first that is kept
-	bool outs;         // outputs of the full shape are stored as well
+	bool outs;         // reduce_values also stores outputs of the full shape
+	bool prefetches;   // it also prefetches what the kernel reads next
 	struct Late *late; // NULL: stores do not wait
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
@@ -260,6 +261,9 @@ void space_index(Gen *, const Shape *, const Index *idx, Index *to);
 // Evaluates every output, except reduced ones, at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
 void store_reduced_outs(Gen *, const Index *idx); // the others, at `idx` of their shape
+// Prefetches the values that the schedule says: what the next row has of them where this one has
+// element `idx` of the space, or what soon follows that.
+void prefetch_row(Gen *, const Index *idx);
 // While bound, r is not computed but read from `memory`, at these strides (elements). While kept,
 // reduce_values also stores each element of r there that it passes, for later loops.
 struct Bound {
@@ -372,7 +376,9 @@ bool has_half_instructions(const Gen *);
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64
 
-Value math_exp_below(Gen *, Value); // of f32 or f64 up to 0
+// Of f32 or f64 up to 0, or NaN: the first in fewer instructions than math_exp(), the second in
+// still fewer, with a larger error.
+Value math_exp_falling(Gen *, Value), math_exp_below(Gen *, Value);
 Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
     math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);

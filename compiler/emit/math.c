@@ -78,15 +78,19 @@ static LLVMTypeRef bits_type(Gen *g, Value x)
 
 // ---- exp ------------------------------------------------------------------------------
 
-// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r).
-static Value exp_of_rest(Gen *g, Value x, Value n)
+// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r - 1 = r + r^2 q(r).
+static Value expm1_of_rest(Gen *g, Value x, Value n)
 {
 	bool d = is_double(x);
 	Value r =
 	    mul_add(g, n, real_like(x, d ? -6.93147180369123816490e-01 : -0.693145751953125), x);
 	r = mul_add(g, n, real_like(x, d ? -1.90821492927058770002e-10 : -1.42860677e-6), r);
-	Value y = mul_add(g, mul(g, r, r), poly(g, r, d ? &exp_f64 : &exp_f32), r);
-	return add(g, y, real_like(x, 1));
+	return mul_add(g, mul(g, r, r), poly(g, r, d ? &exp_f64 : &exp_f32), r);
+}
+
+static Value exp_of_rest(Gen *g, Value x, Value n)
+{
+	return add(g, expm1_of_rest(g, x, n), real_like(x, 1));
 }
 
 // Returns e^x without its limits: n is added to the exponent of e^r, which takes few instructions,
@@ -152,21 +156,37 @@ Value math_exp(Gen *g, Value x)
 	                      : exp_in_f32(g, x);
 }
 
-// e^x = 2^n 2^r, r = x log2(e) - n, |r| <= 1/2; 2^r = 1 + r q(r). The last bits of the sum with
-// `shift` are the exponent of 2^n, which is 0 for n = -127. Its error is 1.5 ulp, and that of log2
-// e in f32, which is as if x were off by a fourth of an ulp: instructions count in a softmax.
+// Returns 2^n, n = x log2(e) to the nearest integer. x is raised to where n = -127 and 2^n is 0:
+// the last bits of the sum with `shift` are the exponent.
+static Value falling_power(Gen *g, Value *x, Value *n)
+{
+	double least = -127 / M_LOG2E;
+	*x = choose(g, below(g, *x, least), real_like(*x, least), *x);
+	Value shift = real_like(*x, 0x1.8p23 + 127);
+	Value sum = mul_add(g, *x, real_like(*x, M_LOG2E), shift);
+	*n = sub(g, sum, shift);
+	Value power = LLVMBuildBitCast(g->b, sum, bits_type(g, sum), "");
+	power = LLVMBuildShl(g->b, power, int_like(power, 23), "");
+	return LLVMBuildBitCast(g->b, power, LLVMTypeOf(sum), "");
+}
+
+// 2^n (e^r - 1) + 2^n: the bits of math_exp(), but where that returns 0 for what is subnormal.
+Value math_exp_falling(Gen *g, Value x)
+{
+	if (is_double(x) || g->ops->exp2)
+		return math_exp(g, x);
+	Value n, power = falling_power(g, &x, &n);
+	return mul_add(g, expm1_of_rest(g, x, n), power, power);
+}
+
+// e^x = 2^n 2^r, r = x log2(e) - n, |r| <= 1/2; 2^r = 1 + r q(r). Its error is 1.5 ulp, and that of
+// log2 e in f32, which is as if x were off by a fourth of an ulp: instructions count in a softmax.
 Value math_exp_below(Gen *g, Value x)
 {
 	if (is_double(x))
 		return exp_in_f64(g, x);
-	Value least = real_like(x, -127 / M_LOG2E), shift = real_like(x, 0x1.8p23 + 127);
-	x = choose(g, LLVMBuildFCmp(g->b, LLVMRealOLT, x, least, ""), least, x);
-	Value per_2 = real_like(x, M_LOG2E), sum = mul_add(g, x, per_2, shift);
-	Value r = mul_add(g, x, per_2, sub(g, shift, sum));
-	LLVMTypeRef bits = bits_type(g, x);
-	Value power = LLVMBuildBitCast(g->b, sum, bits, "");
-	power = LLVMBuildShl(g->b, power, int_like(power, 23), "");
-	power = LLVMBuildBitCast(g->b, power, LLVMTypeOf(x), "");
+	Value n, power = falling_power(g, &x, &n);
+	Value r = mul_add(g, x, real_like(x, M_LOG2E), LLVMBuildFNeg(g->b, n, ""));
 	return mul_add(g, mul(g, r, power), poly(g, r, &exp2_f32), power);
 }
 

@@ -28,6 +28,7 @@ typedef struct Reduction {
 	bool *wide;        // by reduction: a vector
 	const Bound *keep; // stored on the way, but not by reductions inside the operands
 	bool outs;         // so are the kernel's outputs of the full shape
+	bool prefetches;   // what the kernel reads next is prefetched
 } Reduction;
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)
@@ -216,6 +217,8 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 	Elem e = reduce_type(g, f, k);
 	if (k == 0)
 		store_kept(g, f->keep, in);
+	if (k == 0 && f->prefetches)
+		prefetch_row(g, in);
 	Value x = as_wide(g, f, k, reduce_element(g, f, k, in)), acc = f->acc[k * f->units + unit];
 	if (mask)
 		x = choose(g, mask, x, reduce_start(g, v->op, e));
@@ -225,7 +228,12 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 		step_argmax(g, e, acc, f->best[k * f->units + unit], x, i, true);
 		return;
 	}
-	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, acc), x));
+	Value next = reduce_step(g, v->op, e, read_variable(g, acc), x);
+	// A sum that begins with 0 is never -0: where x is chosen or 0, one instruction adds it if
+	// it is chosen.
+	if (v->op == O_sum && LLVMCanValueUseFastMathFlags(next))
+		LLVMSetFastMathFlags(next, LLVMFastMathNoSignedZeros);
+	set_variable(g, acc, next);
 	if (f->outs && k == f->n - 1) // perhaps over what the reductions read
 		store_outs(g, in);
 }
@@ -407,6 +415,47 @@ static Value reduce_result(Gen *g, const Reduction *f, int k)
 	return cast_value(g, i, type, E_i64);
 }
 
+// ---- one element ----------------------------------------------------------------------
+
+// Returns the position i of a sum of select(i == iota, x, 0) along the axis of iota alone, which is
+// the element of x there, or 0 if there is none; 0: it is another sum.
+static Ref picked_position(Gen *g, Ref sum, int64_t *axis)
+{
+	const Val *v = val(g->graph, sum), *from = val(g->graph, v->in[0]);
+	const Val *is = from->op == O_select ? val(g->graph, from->in[0]) : from;
+	double other;
+	if (v->op != O_sum || is->op != O_eq || from->op != O_select || !g->inside[v->in[0]] ||
+	    !g->inside[from->in[0]] || !const_num(g->graph, from->in[2], &other) || other != 0)
+		return 0;
+	for (int k = 0; k < 2; k++) {
+		const Val *iota = val(g->graph, is->in[k]);
+		*axis = iota->op == O_iota ? iota->attr->i[0] : RANK;
+		if (axes_mask(v) == UINT64_C(1) << *axis &&
+		    val(g->graph, is->in[1 - k])->shape.dim[*axis] == 1)
+			return is->in[1 - k];
+	}
+	return 0;
+}
+
+// Remembers the element that is the sum. False: it is another sum.
+static bool pick(Gen *g, Ref sum, const Index *idx)
+{
+	int64_t axis;
+	Ref position = picked_position(g, sum, &axis);
+	if (!position)
+		return false;
+	const Val *v = val(g->graph, sum), *from = val(g->graph, v->in[0]);
+	Index in[RANK];
+	memcpy(in, idx, sizeof in);
+	in[axis] = constant_index(0);
+	Value i = at(g, position, in);
+	Value exists = LLVMBuildICmp(g->b, LLVMIntULT, i, int_like(i, from->shape.dim[axis]), "");
+	in[axis] = data_index(g, position, in, from->shape.dim[axis]);
+	Value x = at(g, from->in[1], in);
+	remember(g, sum, idx, choose(g, exists, x, constant_value(g, v->type, 0, 0)));
+	return true;
+}
+
 // ---- the nest -------------------------------------------------------------------------
 
 static int reduce_units(Gen *g, const Reduction *f)
@@ -436,39 +485,52 @@ static Groups reduce_groups(Gen *g, const Reduction *f)
 	return groups_of(&f->space, mask, mask, merged);
 }
 
+static void reduce_all(Gen *g, Reduction *f)
+{
+	const Val *first = val(g->graph, f->reduce[0]);
+	const Shape *operand = &val(g->graph, first->in[0])->shape;
+	f->space = *operand;
+	if (first->op == O_dot) { // a reduction over an axis after the last
+		f->space = first->shape;
+		f->space.dim[f->space.rank++] = last_dim(operand);
+	}
+	f->groups = reduce_groups(g, f);
+	int64_t lane_size = f->groups.n ? f->groups.size[f->groups.n - 1] : 0;
+	f->lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
+	f->units = reduce_units(g, f);
+	f->wide = NEWS(g->arena, bool, f->n);
+	for (int k = 0; k < f->n; k++) {
+		f->wide[k] = f->lanes && g->width > 1;
+		for (int a = 0; !f->wide[k] && a < val(g->graph, f->reduce[k])->shape.rank; a++)
+			f->wide[k] = varies(g, &f->idx[k * RANK + a]);
+	}
+	if (!f->lanes && !f->keep && g->target->machine->threads == 1)
+		find_windows(g, f);
+	new_accumulators(g, f);
+	reduce_loops(g, f, 0);
+	Value *result = NEWS(g->arena, Value, f->n);
+	for (int k = 0; k < f->n; k++)
+		result[k] = reduce_result(g, f, k);
+	for (int k = 0; k < f->n; k++)
+		remember(g, f->reduce[k], f->idx + k * RANK, result[k]);
+}
+
 void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 {
-	const Val *first = val(g->graph, reduce[0]);
-	const Shape *operand = &val(g->graph, first->in[0])->shape;
-	Reduction f = {.n = n,
-	               .reduce = reduce,
-	               .idx = idx,
-	               .space = *operand,
-	               .keep = g->keep,
-	               .outs = g->outs};
-	if (first->op == O_dot) { // a reduction over an axis after the last
-		f.space = first->shape;
-		f.space.dim[f.space.rank++] = last_dim(operand);
-	}
+	Reduction f = {.keep = g->keep, .outs = g->outs, .prefetches = g->prefetches};
+	bool along = f.keep || f.outs; // all elements are passed over
 	g->keep = NULL;
-	g->outs = false;
-	f.groups = reduce_groups(g, &f);
-	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
-	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
-	f.units = reduce_units(g, &f);
-	f.wide = NEWS(g->arena, bool, n);
-	for (int k = 0; k < n; k++) {
-		f.wide[k] = f.lanes && g->width > 1;
-		for (int a = 0; !f.wide[k] && a < val(g->graph, reduce[k])->shape.rank; a++)
-			f.wide[k] = varies(g, &idx[k * RANK + a]);
+	g->outs = g->prefetches = false;
+	Ref *sums = NEWS(g->arena, Ref, n);
+	Index *at_sums = NEWS(g->arena, Index, n * RANK);
+	for (int k = 0; k < n; k++)
+		if (along || !pick(g, reduce[k], idx + k * RANK)) {
+			memcpy(at_sums + f.n * RANK, idx + k * RANK, sizeof *idx * RANK);
+			sums[f.n++] = reduce[k];
+		}
+	if (f.n) {
+		f.reduce = sums;
+		f.idx = at_sums;
+		reduce_all(g, &f);
 	}
-	if (!f.lanes && !f.keep && g->target->machine->threads == 1)
-		find_windows(g, &f);
-	new_accumulators(g, &f);
-	reduce_loops(g, &f, 0);
-	Value *result = NEWS(g->arena, Value, n);
-	for (int k = 0; k < n; k++)
-		result[k] = reduce_result(g, &f, k);
-	for (int k = 0; k < n; k++)
-		remember(g, reduce[k], idx + k * RANK, result[k]);
 }

@@ -13,6 +13,7 @@ typedef struct RowKernel {
 	int lanes;      // group whose positions are the lanes of columns
 	Bound *kept;    // as sched.keep
 	int64_t row;    // elements of a row
+	bool late;      // the next row is prefetched as outputs of the full shape are stored
 	Partials parts; // of blocks of rows
 } RowKernel;
 
@@ -94,23 +95,13 @@ static void sum_units(Gen *g, int n, const Index *unit, RowKernel *s)
 static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
-	const ValSteps *ahead = &g->kern->sched->ahead;
-	bool near = holds_rows(g->kern->sched, s->row, g->target->machine->l1);
 	if (g->kern->kind == L_map && g->kern->sched->units > 1)
 		sum_units(g, n, unit, s);
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
 		            s->idx);
-		for (int k = 0; k < ahead->count; k++) {
-			const Val *v = val(g->graph, ahead->at[k].val);
-			Index here = ravel(g->vars, &g->kern->space, s->idx);
-			Index next = shift_index(here, s->row);
-			Lanes lanes = index_value(g, &next);
-			Value memory = location_address(g, ahead->at[k].val);
-			LLVMTypeRef type = memory_type(g, v->type);
-			g->ops->prefetch(g, LLVMBuildGEP2(g->b, type, memory, &lanes.base, 1, ""),
-			                 near ? F_read : F_later);
-		}
+		if (s->late)
+			prefetch_row(g, s->idx);
 		store_outs(g, s->idx);
 	}
 }
@@ -164,8 +155,12 @@ static void worker_body(Gen *g, RowKernel *s)
 	const ValSteps *reduce = &k->sched->reduce, *kept = &k->sched->keep;
 	Bound *outer = g->bound;
 	int deepest = -1;
+	bool full = false;
+	for (int o = 0; o < k->nout; o++)
+		full |= !is_reduced_out(g->graph, k, o);
 	for (int i = 0; i < reduce->count; i++)
 		deepest = MAX(deepest, reduce->at[i].depth);
+	s->late = deepest < 1;
 	for (int depth = 0; depth <= deepest; depth++) {
 		g->keep = NULL;
 		for (int i = 0; i < kept->count; i++)
@@ -174,9 +169,11 @@ static void worker_body(Gen *g, RowKernel *s)
 				g->keep = &s->kept[i];
 			}
 		Bound *here = g->keep;
-		g->outs = k->sched->along;
+		g->outs = k->sched->along && full;
+		g->prefetches = depth == 1 || k->sched->along; // once the row is in cache
 		reduce_depth(g, s, depth);
 		g->keep = NULL;
+		g->outs = g->prefetches = false;
 		for (Bound *next; here; here = next) { // from here on, these are read
 			next = here->next;
 			bind_memory(g, here);
@@ -184,14 +181,12 @@ static void worker_body(Gen *g, RowKernel *s)
 	}
 	Value *v = NEWS(g->arena, Value, k->nout * s->units);
 	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
-	bool full = false;
 	for (int o = 0; o < k->nout; o++) {
 		bool reduced = is_reduced_out(g->graph, k, o);
-		full |= !reduced && !k->sched->along;
 		for (int u = 0; u < s->units && reduced; u++)
 			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
 	}
-	if (full) {
+	if (full && !k->sched->along) {
 		g->ops->barrier(g); // outputs may lie where the reductions' operands lie
 		store_loops(g, s, 0);
 	}

@@ -164,10 +164,34 @@ static Value apply_to(Gen *g, Op op, Elem e, Elem result, int n, Value *x)
 	return result == e ? narrow_float(g, y, e) : y;
 }
 
+// True if r is what elements are beyond the largest of them: at most 0, or NaN. If the largest is
+// -inf, another number may stand for it.
+static bool is_below_top(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (v->op != O_sub)
+		return false;
+	const Val *top = val(g, v->in[1]);
+	if (top->op == O_select) {
+		const Val *none = val(g, top->in[0]);
+		double low;
+		if (none->op != O_eq || none->in[0] != top->in[2] ||
+		    !const_num(g, none->in[1], &low) || low != -INFINITY)
+			return false;
+		top = val(g, top->in[2]);
+	}
+	return top->op == O_amax && top->in[0] == v->in[0];
+}
+
 Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 {
 	if (v->op == O_cast)
 		return cast_value(g, x[0], types[0], v->type);
+	if (v->op == O_exp && is_below_top(g->graph, v->in[0])) {
+		Elem work = arithmetic_type(v->type);
+		Value y = math_exp_falling(g, cast_value(g, x[0], types[0], work));
+		return cast_value(g, y, work, v->type);
+	}
 	if (v->op == O_narrow) {
 		Elem work = arithmetic_type(v->type);
 		Value y = narrow_value(g, v->attr, work, cast_value(g, x[0], types[0], work));

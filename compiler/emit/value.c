@@ -51,10 +51,27 @@ Value splat(Gen *g, Value v)
 		return v;
 	if (LLVMIsConstant(v))
 		return same_lanes(v, width);
-	Value none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(v), width));
-	Value first = LLVMBuildInsertElement(g->b, none, v, LLVMConstInt(g->i32, 0, 0), "");
+	LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(v), width);
 	Value zeros = LLVMConstNull(LLVMVectorType(g->i32, width));
-	return LLVMBuildShuffleVector(g->b, first, none, zeros, "");
+	// Once, right after v: outside of the loops that v is outside of.
+	LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+	bool computed = LLVMIsAInstruction(v);
+	Value next = computed ? LLVMGetNextInstruction(v) : NULL;
+	while (next && LLVMIsAPHINode(next))
+		next = LLVMGetNextInstruction(next);
+	Value wide = next && LLVMIsAInsertElementInst(next) ? LLVMGetNextInstruction(next) : NULL;
+	if (wide && LLVMIsAShuffleVectorInst(wide) && LLVMGetOperand(wide, 0) == next &&
+	    LLVMGetOperand(next, 1) == v && LLVMTypeOf(wide) == type)
+		return wide;
+	if (next)
+		LLVMPositionBuilderBefore(g->b, next);
+	else if (computed)
+		LLVMPositionBuilderAtEnd(g->b, LLVMGetInstructionParent(v));
+	Value none = LLVMGetPoison(type);
+	Value first = LLVMBuildInsertElement(g->b, none, v, LLVMConstInt(g->i32, 0, 0), "");
+	wide = LLVMBuildShuffleVector(g->b, first, none, zeros, "");
+	LLVMPositionBuilderAtEnd(g->b, here);
+	return wide;
 }
 
 Value match(Gen *g, Value v, Value shape)
