@@ -61,6 +61,10 @@ static const struct Case {
     {"fewer rows than a matrix register has, in memory", 1030,
      "graph few\nslot a : input bf16[1030,4]\nslot b : input bf16[1030,16]\n"
      "out y = dot(permute(a; [1,0]), b)\n"},
+    {"few rows in lines, the last vectors of which do not exist", 80,
+     "graph lines\nslot b : input f32[80,8]\nslot a : input f32[2,3,40]\n"
+     "%1 = reshape(permute(a; [0,2,1]); [80,3]) : f32[80,3]\n"
+     "out y = dot(permute(%1; [1,0]), b)\n"},
     {"tt 45x67x89", 67,
      "graph tt\nslot a : input f32[67,45]\nslot b : input f32[89,67]\n"
      "out y = dot(permute(a; [1,0]), permute(b; [1,0]))\n"},
@@ -403,32 +407,47 @@ static int64_t random_size(uint64_t *state, int64_t most)
 	return random_number(state) < 0 && n > 16 ? n / 16 * 16 : MAX(1, n);
 }
 
+// Returns operand x of a product, of f32, from a slot of `type` in memory.
+static const char *widened(Arena *arena, const char *x, const char *type)
+{
+	return !strcmp(type, "f32") ? x : format(arena, "cast(%s; f32)", x);
+}
+
+static const char *random_type(uint64_t *state)
+{
+	static const char *const types[] = {"f32", "f32", "bf16", "f16"};
+	return types[(unsigned)((random_number(state) + 1) * 2) % COUNT(types)];
+}
+
 // Returns a product of random size, perhaps with maps before and after it.
 static struct Case random_case(Arena *arena, uint64_t *state)
 {
 	enum { LARGEST = 4000, WORK = 1 << 26, RESULT = 1 << 20 };
-	static const char *const before[] = {"", "max(a, 0)", "a * 0.5 + 0.25"};
+	static const char *const before[] = {"%s", "max(%s, 0)", "%s * 0.5 + 0.25"};
 	static const char *const after[] = {"out y = %1\n", "out y = max(%1 + c, 0)\n",
 	                                    "out y = %1 * 0.5\nout s = sum(%1 * 0.01; [0])\n"};
 	int64_t m = random_size(state, LARGEST), n = random_size(state, MIN(LARGEST, RESULT / m));
 	int64_t k = random_size(state, MIN(LARGEST, WORK / (m * n)));
+	const char *a_type = random_type(state), *b_type = random_type(state);
 	unsigned kind = (unsigned)(*state >> 33);
 	bool a_turned = kind % 3 == 2, b_turned = kind % 3 == 1;
-	const char *a = before[kind / 3 % COUNT(before)];
+	const char *form = before[kind / 3 % COUNT(before)];
+	const char *a = format(arena, form, widened(arena, "a", a_type));
+	const char *b = widened(arena, "b", b_type);
 	struct Case c = {.depth = (int)MAX(k, m)}; // a sum over rows has as many terms
-	c.name = format(arena, "%s %lldx%lldx%lld after %s",
+	c.name = format(arena, "%s %lldx%lldx%lld of %s by %s",
 	                a_turned   ? "tn"
 	                : b_turned ? "nt"
 	                           : "nn",
-	                (long long)m, (long long)k, (long long)n, *a ? a : "none");
+	                (long long)m, (long long)k, (long long)n, a, b);
 	Text text = {.arena = arena};
-	say(&text, "graph random\nslot a : input f32[%lld,%lld]\n", (long long)(a_turned ? k : m),
-	    (long long)(a_turned ? m : k));
-	say(&text, "slot b : input f32[%lld,%lld]\nslot c : input f32[1,%lld]\n",
+	say(&text, "graph random\nslot a : input %s[%lld,%lld]\n", a_type,
+	    (long long)(a_turned ? k : m), (long long)(a_turned ? m : k));
+	say(&text, "slot b : input %s[%lld,%lld]\nslot c : input f32[1,%lld]\n", b_type,
 	    (long long)(b_turned ? n : k), (long long)(b_turned ? k : n), (long long)n);
-	say(&text, "%%1 = dot(%s%s%s, %s) : f32[%lld,%lld]\n", a_turned ? "permute(" : "",
-	    *a ? a : "a", a_turned ? "; [1,0])" : "", b_turned ? "permute(b; [1,0])" : "b",
-	    (long long)m, (long long)n);
+	say(&text, "%%1 = dot(%s%s%s, ", a_turned ? "permute(" : "", a, a_turned ? "; [1,0])" : "");
+	say(&text, "%s%s%s) : f32[%lld,%lld]\n", b_turned ? "permute(" : "", b,
+	    b_turned ? "; [1,0])" : "", (long long)m, (long long)n);
 	say(&text, "%s", after[kind / 9 % COUNT(after)]);
 	c.text = text.at;
 	return c;
@@ -444,25 +463,33 @@ static struct Case random_convolution(Arena *arena, uint64_t *state)
 	int64_t high = (h + 2 * pad - taps) / stride + 1, wide = (w + 2 * pad - taps) / stride + 1;
 	int64_t c = random_size(state, CHANNELS), k = taps * taps * c, m = batch * high * wide;
 	int64_t n = random_size(state, MAX(1, MIN(CHANNELS, WORK / (m * k))));
-	bool gradient = random_number(state) < 0;
+	bool gradient = random_number(state) < 0, turned = random_number(state) < 0;
+	const char *x_type = random_type(state), *w_type = random_type(state);
 	struct Case of = {.depth = (int)MAX(k, m)};
 	of.name = format(
-	    arena, "%s of [%lld,%lld,%lld,%lld], %lld taps, stride %lld, pad %lld, to %lld",
-	    gradient ? "gradient" : "convolution", (long long)batch, (long long)h, (long long)w,
-	    (long long)c, (long long)taps, (long long)stride, (long long)pad, (long long)n);
+	    arena, "%s%s of %s[%lld,%lld,%lld,%lld], %lld taps, stride %lld, pad %lld, %s to %lld",
+	    turned && gradient ? "turned " : "", gradient ? "gradient" : "convolution", x_type,
+	    (long long)batch, (long long)h, (long long)w, (long long)c, (long long)taps,
+	    (long long)stride, (long long)pad, w_type, (long long)n);
 	Text text = {.arena = arena};
-	say(&text, "graph random\nslot x : input f32[%lld,%lld,%lld,%lld]\n", (long long)batch,
-	    (long long)h, (long long)w, (long long)c);
-	say(&text, "slot w : input f32[%lld,%lld]\n", (long long)(gradient ? m : k), (long long)n);
-	say(&text, "%%1 = window(x; [1,%lld,%lld,%lld,1,%lld,1, 2,%lld,%lld,%lld,1,%lld,1], 0)",
-	    (long long)high, (long long)taps, (long long)stride, (long long)pad, (long long)wide,
-	    (long long)taps, (long long)stride, (long long)pad);
+	say(&text, "graph random\nslot x : input %s[%lld,%lld,%lld,%lld]\n", x_type,
+	    (long long)batch, (long long)h, (long long)w, (long long)c);
+	say(&text, "slot w : input %s[%lld,%lld]\n", w_type, (long long)(gradient ? m : k),
+	    (long long)n);
+	say(&text, "%%1 = window(%s; [1,%lld,%lld,%lld,1,%lld,1, 2,%lld,%lld,%lld,1,%lld,1], 0)",
+	    widened(arena, "x", x_type), (long long)high, (long long)taps, (long long)stride,
+	    (long long)pad, (long long)wide, (long long)taps, (long long)stride, (long long)pad);
 	say(&text, " : f32[%lld,%lld,%lld,%lld,%lld,%lld]\n", (long long)batch, (long long)high,
 	    (long long)wide, (long long)c, (long long)taps, (long long)taps);
 	say(&text, "%%2 = reshape(permute(%%1; [0,1,2,4,5,3]); [%lld,%lld]) : f32[%lld,%lld]\n",
 	    (long long)m, (long long)k, (long long)m, (long long)k);
-	say(&text,
-	    gradient ? "out y = dot(permute(%%2; [1,0]), w)\n" : "out y = max(dot(%%2, w), 0)\n");
+	const char *factor = widened(arena, "w", w_type);
+	if (gradient && turned)
+		say(&text, "out y = dot(permute(%s; [1,0]), %%2)\n", factor);
+	else if (gradient)
+		say(&text, "out y = dot(permute(%%2; [1,0]), %s)\n", factor);
+	else
+		say(&text, "out y = max(dot(%%2, %s), 0)\n", factor);
 	of.text = text.at;
 	return of;
 }

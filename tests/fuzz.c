@@ -5,7 +5,8 @@
 // meaning; printed text reads back equal; in double, the evaluator's gradients equal finite
 // differences. Code compiled for f32 and f64 equals the evaluator within the expected error, for
 // any order of workers; graphs with an output that is meaningless even in f64 are counted
-// separately. Prints a graph that differs, with the number that reproduces it.
+// separately. So do, in large graphs and some others, products of operands rounded to 16 bits.
+// Prints a graph that differs, with the number that reproduces it.
 #include "emitted.h"
 #include "random.h"
 #include "trial.h"
@@ -127,6 +128,43 @@ static Outcome check(const Fuzz *f, const Graph *g, const Array *slot, const cha
 	return check_as(f, in_double, slot, what, &wide);
 }
 
+// ---- products of 16 bits ---------------------------------------------------------------
+
+static Ref put_rounding(void *type, Graph *g, const Val *v, const Ref *in);
+
+static Graph *rounding(Arena *arena, const Graph *from, Elem type)
+{
+	Graph *to = graph_like(arena, from);
+	to->products = type;
+	copy_graph(to, from, NULL, put_rounding, &type);
+	return graph_live(arena, to);
+}
+
+static Ref put_rounding(void *type, Graph *g, const Val *v, const Ref *in)
+{
+	if (v->op != O_loop)
+		return put_as(g, v, in);
+	LoopInfo l = loop_of(v);
+	l.body = rounding(g->arena, l.body, *(const Elem *)type);
+	return put_loop(g, &l, in);
+}
+
+// Half of them for all of this machine's features, such as matrix registers.
+static Outcome check_rounded(Fuzz *f, const Graph *g, const Array *slot)
+{
+	static const Elem types[] = {E_bf16, E_bf16, E_f16};
+	Elem type = types[draw_below(&f->made, COUNT(types))];
+	Fuzz own = *f;
+	if (draw_below(&f->made, 2))
+		own.target = target_named(f->arena, "cpu", NULL);
+	Unit unit = {.name = f->name, .machine = target_machine(own.target)};
+	unit.graph = rounding(f->arena, g, type);
+	for (Pass p = PASS_loops; p <= PASS_precision; p++)
+		run_pass(f->arena, p, &unit);
+	const char *what = format(f->arena, "%s in %s", f->name, elems[type].name);
+	return check_as(&own, unit.graph, slot, what, &narrow);
+}
+
 // ---- a step of an optimizer -----------------------------------------------------------
 
 static const Graph *step_graph(Fuzz *f)
@@ -191,6 +229,8 @@ static Outcome try_graph(Fuzz *f)
 	if (t->moved)
 		return SAYS_NOTHING;
 	Outcome outcome = check(f, g, t->slot, f->name);
+	if (outcome != DIFFERS && (f->made.large || !draw_below(&f->made, 4)))
+		outcome = MAX(outcome, check_rounded(f, g, t->slot));
 	if (outcome != DIFFERS && t->with && !draw_below(&f->made, 4))
 		outcome = MAX(outcome, check_step(f));
 	t->most = f->made.large ? 1 : t->most;

@@ -84,7 +84,7 @@ static void halves_at(const Attend *a, int o, const Index *row, int64_t c, Value
 		halves[n] = none;
 	if (c >= columns)
 		return;
-	Index column = lanes_within(g, number(g, c), columns);
+	Index column = lanes_within(g, number(g, c), columns, g->width);
 	Value x = at_element(a, read_operand(a, o), row, &column);
 	Value exist = index_value(g, &column).mask;
 	halves_of(a, splat(g, x), false, halves);

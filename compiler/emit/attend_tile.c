@@ -67,7 +67,7 @@ void copy_operand(const Attend *a, int o, Value first, Value count, Value memory
 	Index row = row_index_of(a, sum_of(g, first, loop.i), rows);
 	Value to = times(g, loop.i, panel ? panel : line);
 	for (int64_t c = 0; c < columns; c += g->width) {
-		Index column = lanes_within(g, number(g, c), columns);
+		Index column = lanes_within(g, number(g, c), columns, g->width);
 		int64_t offset = panel ? c / panel * line + c % panel : c;
 		local_store(a, at_element(a, a->v->in[o], &row, &column), memory,
 		            sum_of(g, to, number(g, offset)));
@@ -101,7 +101,7 @@ void pack_columns(const Attend *a, int o, Value memory, int64_t line, double fac
 			            memory, sum_of(g, row, number(g, k * panel)));
 		loop_end(g, &squares);
 	}
-	Index keys = lanes_within(g, first, a->p.keys);
+	Index keys = lanes_within(g, first, a->p.keys, g->width);
 	for (int64_t c = full; c < columns; c++) {
 		Index column = constant_index(c);
 		Value v = splat(g, at_element(a, a->v->in[o], &keys, &column));

@@ -96,8 +96,9 @@ struct Code *code_of(Gen *, int var);
 Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
 // base, base + 1, .. along the lanes.
 Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
-// The same within an axis of `count` elements; base is a multiple of the number of lanes.
-Index lanes_within(Gen *, Value base, int64_t count);
+// The same within an axis of `count` elements, which is read `each` at a time: so many lanes, or a
+// multiple of them. base is a multiple of the number of lanes.
+Index lanes_within(Gen *, Value base, int64_t count, int64_t each);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
 Level *index_level(Gen *, int n, const Index *); // the deepest of their variables, or g->floor
 

@@ -47,10 +47,10 @@ Index lane_index(Gen *g, Value base, int64_t extent, int64_t align, Value mask)
 	                   (struct Code){.base = base, .lane = lanes, .mask = mask});
 }
 
-Index lanes_within(Gen *g, Value base, int64_t count)
+Index lanes_within(Gen *g, Value base, int64_t count, int64_t each)
 {
 	Value mask = NULL;
-	if (count % g->width) {
+	if (count % each) {
 		Value left = LLVMBuildSub(g->b, number(g, count), base, "");
 		mask = LLVMBuildICmp(g->b, LLVMIntSLT, lane_numbers(g->i64, g->width, 0, 1),
 		                     splat(g, left), "");

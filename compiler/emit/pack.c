@@ -200,7 +200,7 @@ Index column_lanes(Dot *d, Value base)
 	Gen *g = d->g;
 	if (d->p.n % g->width == 0 && d->p.n % d->p.width)
 		base = least(g, base, number(g, d->p.n - g->width));
-	return lanes_within(g, base, d->p.n);
+	return lanes_within(g, base, d->p.n, g->width);
 }
 
 Value b_at_step(Dot *d, Value step, const Index *lanes)
@@ -219,7 +219,7 @@ static void parts_along(Dot *d, int o, Value step, const Index *other, bool whol
 		Value from = sum_of(g, times(g, step, d->p.fold), number(g, i * g->width));
 		Index k = whole && d->p.k % d->p.fold == 0
 		              ? lane_index(g, from, d->p.k, g->width, NULL)
-		              : lanes_within(g, from, d->p.k);
+		              : lanes_within(g, from, d->p.k, g->width * d->p.fold);
 		parts[i] = operand_at(d, o, &k, other);
 		Value exist = index_value(g, &k).mask;
 		if (d->p.k % d->p.fold && exist)
