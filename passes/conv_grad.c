@@ -17,6 +17,19 @@ static Ref put_positions(Graph *g, Ref r, const Convolution *c, const Shape *lik
 	return move_axis(g, put_reshape(g, r, shape), 2 + c->n, 2);
 }
 
+// Puts zeros between the elements of x along an axis, so that these are `each` apart.
+static Ref put_apart(Graph *g, Ref x, int axis, int64_t each)
+{
+	Shape shape = val(g, x)->shape, open = shape;
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	for (int a = open.rank++; a > axis + 1; a--)
+		open.dim[a] = shape.dim[a - 1];
+	open.dim[axis + 1] = 1;
+	after[axis + 1] = each - 1;
+	shape.dim[axis] *= each;
+	return put_reshape(g, put_pad(g, put_reshape(g, x, open), before, after, 0), shape);
+}
+
 // Returns the windows of the gradient as a matrix: [.., positions, size.. O]. Element (i, k) is
 // output (i up + before - k dilation) / stride; element (o, k) of the forward windows is input (o
 // stride + k dilation - before) / up.
@@ -29,6 +42,10 @@ static Ref put_windows(Graph *g, const Val *dot, Ref gradient, const Convolution
 	Ref windows = put_positions(g, gradient, c, &c->window->shape, outputs);
 	attr.x = 0;
 	transposed_windows(c, (int64_t(*)[7])attr.i);
+	for (int a = 0; c->narrow && a < c->n; a++) {
+		windows = put_apart(g, windows, 3 + a, attr.i[7 * a + 6]);
+		attr.i[7 * a + 6] = 1;
+	}
 	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c->n);
 	for (int a = 0; a < c->n; a++)
 		positions *= c->from.dim[3 + a];

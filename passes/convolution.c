@@ -20,6 +20,7 @@ static bool sums_taps(const Val *dot, const Shape *kernel)
 
 bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 {
+	enum { NARROW = 16 };
 	const Val *matrix = val(g, dot->in[0]);
 	if (matrix->op != O_reshape)
 		return false;
@@ -38,10 +39,11 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	for (int a = 0; fits && !plain && a < last; a++)
 		fits = permuted->attr->i[a] == a + (a > 1);
 	c->depthwise = fits && plain && sums_taps(dot, kernel);
+	c->narrow = fits && c->from.dim[1] > 1 && fan <= NARROW && last_dim(kernel) <= NARROW;
 	c->transposed = false;
 	for (int a = 0; fits && a < c->n; a++) {
 		const int64_t *row = c->window->attr->i + 7 * a;
-		fits = row[0] == 3 + a && (row[3] == 1 || c->depthwise);
+		fits = row[0] == 3 + a && (row[3] == 1 || c->depthwise || c->narrow);
 		c->transposed |= row[6] > 1 && !plain;
 		fan *= row[2];
 	}
