@@ -24,6 +24,7 @@ typedef enum Role {
 typedef struct Merge {
 	const Graph *from;
 	const Machine *machine;
+	bool registers; // matrix registers multiply bf16
 	Ref *now;    // by Ref of `from`: its copy
 	Groups *of;  // by Ref of `from`: of a product, or of a kernel
 	Role *role;  // by Ref of `from`
@@ -88,14 +89,14 @@ static Ref unjoined(const Graph *g, Ref r)
 }
 
 // Returns what multiplying the group takes, in vectors of lanes that are full.
-static void choose_each(const Machine *machine, bool low, Groups *s)
+static void choose_each(const Merge *m, Groups *s)
 {
 	enum { FASTER = 4 }; // times that matrix registers multiply as fast
-	int64_t lanes = machine->lanes;
+	int64_t lanes = m->machine->lanes;
 	s->each = MAX(1, lanes / s->outputs);
 	double cost = (double)(ceil_div(s->each * s->outputs, lanes) * lanes) /
 	              (double)s->outputs / (double)s->each * (double)s->each;
-	if (low && has_thread_matrix(machine)) {
+	if (m->registers) {
 		int64_t each = 1;
 		while (each * s->channels % STEP)
 			each++;
@@ -115,7 +116,7 @@ static Groups groups_of(const Merge *m, const Val *window, int64_t columns, int6
 	            .channels = window->shape.dim[2],
 	            .outputs = outputs};
 	s.taps = columns / s.channels;
-	choose_each(m->machine, m->from->products == E_bf16, &s);
+	choose_each(m, &s);
 	return s;
 }
 
@@ -236,18 +237,37 @@ static Ref merge_kernel(Graph *g, Ref x, const Groups *s)
 	    g, x, shape_of(4, (int64_t[]){1, s->merged, taps * n * channels, n * outputs}));
 }
 
-// The reverse: the blocks on the diagonal. Channels come last, as matrix registers multiply.
+// Returns the blocks on the diagonal of [merged, each, each, O, taps, C] as a kernel.
 static Ref part_kernel(Graph *g, Ref x, const Groups *s)
 {
 	int64_t n = s->each, taps = s->taps, channels = s->channels, outputs = s->outputs;
 	int64_t start[RANK] = {0}, step[RANK] = {1, n + 1, 1, 1, 1};
-	x = put_reshape(g, x, shape_of(6, (int64_t[]){s->merged, taps, n, channels, n, outputs}));
-	x = put_permute(g, x, (int64_t[RANK]){0, 2, 4, 5, 1, 3});
 	x = put_reshape(g, x, shape_of(5, (int64_t[]){s->merged, n * n, outputs, taps, channels}));
 	x = put_slice(g, x, start, (int64_t[RANK]){s->merged, n, outputs, taps, channels}, step);
 	x = put_reshape(g, x, shape_of(3, (int64_t[]){s->merged * n, outputs, taps * channels}));
 	x = swap_last(g, first_of(g, x, 0, s->all));
 	return put_reshape(g, x, shape_of(4, (int64_t[]){1, s->all, taps * channels, outputs}));
+}
+
+// Returns the gradient of a kernel. Windows are on the side where they are packed once, or matrix
+// registers load them (see transpose_dot.c).
+static Ref kernel_gradient(Merge *m, Graph *g, const Groups *s, Ref gradient)
+{
+	int64_t n = s->each, taps = s->taps, channels = s->channels, outputs = s->outputs;
+	Ref x = merged_windows(m, g, s), y = merge_columns(g, gradient, s, outputs);
+	Shape shape = val(g, x)->shape;
+	shape.dim[2] *= shape.dim[0];
+	shape.dim[0] = 1;
+	x = put_reshape(g, move_axis(g, x, 0, 1), shape);
+	if (m->registers) {
+		x = put2(g, O_dot, swap_last(g, y), x);
+		x = put_reshape(
+		    g, x, shape_of(6, (int64_t[]){s->merged, n, outputs, taps, n, channels}));
+		return part_kernel(g, move_axis(g, x, 4, 2), s);
+	}
+	x = put2(g, O_dot, swap_last(g, x), y);
+	x = put_reshape(g, x, shape_of(6, (int64_t[]){s->merged, taps, n, channels, n, outputs}));
+	return part_kernel(g, put_permute(g, x, (int64_t[RANK]){0, 2, 4, 5, 1, 3}), s);
 }
 
 static Ref put_merged(void *context, Graph *to, const Val *v, const Ref *in)
@@ -260,13 +280,7 @@ static Ref put_merged(void *context, Graph *to, const Val *v, const Ref *in)
 		x = put2(to, O_dot, merged_windows(m, to, s), merge_kernel(to, in[1], s));
 		return part_columns(to, x, s, s->outputs);
 	case R_kernel:
-		x = merged_windows(m, to, s);
-		Shape shape = val(to, x)->shape;
-		shape.dim[2] *= shape.dim[0];
-		shape.dim[0] = 1;
-		x = swap_last(to, put_reshape(to, move_axis(to, x, 0, 1), shape));
-		x = put2(to, O_dot, x, merge_columns(to, in[1], s, s->outputs));
-		return part_kernel(to, x, s);
+		return kernel_gradient(m, to, s, in[1]);
 	case R_windows:
 		x = merge_kernel(to, m->now[unswapped(m->from, v->in[1])], s);
 		x = put2(to, O_dot, merge_columns(to, in[0], s, s->outputs), swap_last(to, x));
@@ -278,7 +292,8 @@ static Ref put_merged(void *context, Graph *to, const Val *v, const Ref *in)
 
 const Graph *groups_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
-	Merge m = {from, machine, NEWS(arena, Ref, from->nval), NEWS(arena, Groups, from->nval),
+	bool registers = from->products == E_bf16 && has_thread_matrix(machine);
+	Merge m = {from, machine, registers, NEWS(arena, Ref, from->nval), NEWS(arena, Groups, from->nval),
 	           NEWS(arena, Role, from->nval)};
 	bool any = false;
 	for (Ref r = 1; r < (Ref)from->nval; r++) {
