@@ -9,58 +9,28 @@
 enum { STEP = 32 }; // bf16 elements of k that a matrix register takes
 
 typedef struct Groups {
-	const Val *window;                         // of x [N, G, C, in..]
-	int64_t all, taps, channels, outputs;      // G; of a kernel [G, taps, C, O]
-	int64_t each, merged;                      // groups that are one; how many there are then
+	const Val *window;                    // of x [N, G, C, in..]
+	int64_t all, taps, channels, outputs; // G; of a kernel [G, taps, C, O]
+	int64_t each, merged;                 // groups that are one; how many there are then
 } Groups;
 
 typedef enum Role {
 	R_none,
-	R_forward,  // windows [N, G, positions, taps C] times the kernel [1, G, taps C, O]
-	R_kernel,   // its gradient: windows [1, G, taps C, N positions] times [1, G, N positions, O]
-	R_windows,  // that of windows: [N, G, positions, O] times [1, G, O, taps C]
+	R_forward, // windows [N, G, positions, taps C] times the kernel [1, G, taps C, O]
+	R_kernel,  // its gradient: windows [1, G, taps C, N positions] times [1, G, N positions, O]
+	R_windows, // that of windows: [N, G, positions, O] times [1, G, O, taps C]
 } Role;
 
 typedef struct Merge {
 	const Graph *from;
 	const Machine *machine;
 	bool registers; // matrix registers multiply bf16
-	Ref *now;    // by Ref of `from`: its copy
-	Groups *of;  // by Ref of `from`: of a product, or of a kernel
-	Role *role;  // by Ref of `from`
+	Ref *now;       // by Ref of `from`: its copy
+	Groups *of;     // by Ref of `from`: of a product, or of a kernel
+	Role *role;     // by Ref of `from`
 } Merge;
 
 // ---- which groups ---------------------------------------------------------------------
-
-// Returns the windows [N, G, C, out.., size..] that r is as a matrix [N, G, out.., size.. C] for
-// each group; NULL: it is none.
-static const Val *windows_of_matrix(const Graph *g, Ref r)
-{
-	const Val *matrix = val(g, r), *turned, *window;
-	if (matrix->op != O_reshape || matrix->shape.rank != 4)
-		return NULL;
-	turned = val(g, matrix->in[0]);
-	window = turned->op == O_permute ? val(g, turned->in[0]) : turned;
-	if (window->op != O_window || window->attr->x != 0)
-		return NULL;
-	const Shape *s = &window->shape;
-	int n = window->attr->n / 7, last = turned->shape.rank - 1;
-	bool fits = s->rank == 3 + 2 * n && s->dim[1] > 1;
-	if (turned == window)
-		fits &= s->rank > 2 && s->dim[2] == 1;
-	else
-		fits &= turned->attr->i[last] == 2;
-	for (int a = 0; fits && turned != window && a < last; a++)
-		fits = turned->attr->i[a] == a + (a > 1);
-	int64_t positions = 1;
-	for (int a = 0; fits && a < n; a++) {
-		fits = window->attr->i[7 * a] == 3 + a;
-		positions *= s->dim[3 + a];
-	}
-	fits = fits && matrix->shape.dim[0] == s->dim[0] && matrix->shape.dim[1] == s->dim[1] &&
-	       matrix->shape.dim[2] == positions;
-	return fits ? window : NULL;
-}
 
 // Returns r before its last two axes were swapped; 0: they were not.
 static Ref unswapped(const Graph *g, Ref r)
@@ -88,24 +58,24 @@ static Ref unjoined(const Graph *g, Ref r)
 	return joined ? turned->in[0] : 0;
 }
 
-// Returns what multiplying the group takes, in vectors of lanes that are full.
+// Returns the time for a multiply-add of the convolution if so many groups are one, in those of
+// full vectors.
+static double cost_of(const Groups *s, int64_t each, int64_t lanes)
+{
+	int64_t columns = ceil_div(each * s->outputs, lanes) * lanes;
+	double padded = (double)(ceil_div(s->all, each) * each) / (double)s->all;
+	return padded * (double)columns / (double)s->outputs;
+}
+
+// Chooses how many groups are one: as many as fill a vector with outputs, or a step of matrix
+// registers with channels.
 static void choose_each(const Merge *m, Groups *s)
 {
-	enum { FASTER = 4 }; // times that matrix registers multiply as fast
-	int64_t lanes = m->machine->lanes;
-	s->each = MAX(1, lanes / s->outputs);
-	double cost = (double)(ceil_div(s->each * s->outputs, lanes) * lanes) /
-	              (double)s->outputs / (double)s->each * (double)s->each;
-	if (m->registers) {
-		int64_t each = 1;
-		while (each * s->channels % STEP)
-			each++;
-		double merged = (double)(ceil_div(s->all, each) * each) / (double)s->all *
-		                (double)each / FASTER;
-		if (merged < cost)
-			s->each = each;
-	}
-	s->each = MIN(s->each, s->all);
+	enum { FASTER = 4 }; // times that matrix registers multiply as fast, as measured
+	int64_t lanes = m->machine->lanes, step = STEP / common_divisor(STEP, s->channels);
+	s->each = MAX(1, MIN(lanes / s->outputs, s->all));
+	if (m->registers && cost_of(s, step, lanes) < FASTER * cost_of(s, s->each, lanes))
+		s->each = step;
 	s->merged = ceil_div(s->all, s->each);
 }
 
@@ -133,7 +103,8 @@ static void find_role(Merge *m, Ref r)
 	if (b->rank == 4 && b->dim[0] == 1 && (window = windows_of_matrix(g, v->in[0]))) {
 		m->role[r] = R_forward;
 		m->of[r] = m->of[v->in[1]] = groups_of(m, window, a->dim[3], b->dim[3]);
-	} else if (joined && b->rank == 4 && b->dim[0] == 1 && (window = windows_of_matrix(g, joined))) {
+	} else if (joined && b->rank == 4 && b->dim[0] == 1 &&
+	           (window = windows_of_matrix(g, joined))) {
 		m->role[r] = R_kernel;
 		m->of[r] = groups_of(m, window, a->dim[2], b->dim[3]);
 	} else if (kernel && m->of[kernel].window && a->rank == 4) {
@@ -183,11 +154,11 @@ static Ref merged_windows(Merge *m, Graph *to, const Groups *s)
 	Ref x = merge_channels(to, m->now[s->window->in[0]], s);
 	x = put(to, O_window, 1, &x, s->window->attr);
 	Shape shape = val(to, x)->shape;
-	int64_t positions = count_of(&s->window->shape) / (shape.dim[0] * s->all * s->taps * s->channels);
+	int64_t columns = s->taps * s->each * s->channels;
+	int64_t positions = count_of(&shape) / (shape.dim[0] * s->merged * columns);
 	x = move_axis(to, x, 2, shape.rank - 1);
 	return put_reshape(to, x,
-	                   shape_of(4, (int64_t[]){shape.dim[0], s->merged, positions,
-	                                           s->taps * s->each * s->channels}));
+	                   shape_of(4, (int64_t[]){shape.dim[0], s->merged, positions, columns}));
 }
 
 // Returns columns [N, G, rows, outer inner] as those of merged groups.
@@ -196,13 +167,11 @@ static Ref merge_columns(Graph *g, Ref x, const Groups *s, int64_t inner)
 	Shape shape = val(g, x)->shape;
 	int64_t outer = shape.dim[3] / inner, rows = shape.dim[2];
 	x = extend(g, x, 1, s->merged * s->each);
-	x = put_reshape(g, x,
-	                shape_of(6, (int64_t[]){shape.dim[0], s->merged, s->each, rows, outer,
-	                                        inner}));
+	x = put_reshape(
+	    g, x, shape_of(6, (int64_t[]){shape.dim[0], s->merged, s->each, rows, outer, inner}));
 	x = move_axis(g, x, 2, 4);
-	return put_reshape(g, x,
-	                   shape_of(4, (int64_t[]){shape.dim[0], s->merged, rows,
-	                                           outer * s->each * inner}));
+	return put_reshape(
+	    g, x, shape_of(4, (int64_t[]){shape.dim[0], s->merged, rows, outer * s->each * inner}));
 }
 
 // The reverse.
@@ -210,13 +179,11 @@ static Ref part_columns(Graph *g, Ref x, const Groups *s, int64_t inner)
 {
 	Shape shape = val(g, x)->shape;
 	int64_t outer = shape.dim[3] / inner / s->each, rows = shape.dim[2];
-	x = put_reshape(g, x,
-	                shape_of(6, (int64_t[]){shape.dim[0], s->merged, rows, outer, s->each,
-	                                        inner}));
+	x = put_reshape(
+	    g, x, shape_of(6, (int64_t[]){shape.dim[0], s->merged, rows, outer, s->each, inner}));
 	x = move_axis(g, x, 4, 2);
-	x = put_reshape(g, x,
-	                shape_of(4, (int64_t[]){shape.dim[0], s->merged * s->each, rows,
-	                                        outer * inner}));
+	x = put_reshape(
+	    g, x, shape_of(4, (int64_t[]){shape.dim[0], s->merged * s->each, rows, outer * inner}));
 	return first_of(g, x, 1, s->all);
 }
 
@@ -261,8 +228,8 @@ static Ref kernel_gradient(Merge *m, Graph *g, const Groups *s, Ref gradient)
 	x = put_reshape(g, move_axis(g, x, 0, 1), shape);
 	if (m->registers) {
 		x = put2(g, O_dot, swap_last(g, y), x);
-		x = put_reshape(
-		    g, x, shape_of(6, (int64_t[]){s->merged, n, outputs, taps, n, channels}));
+		x = put_reshape(g, x,
+		                shape_of(6, (int64_t[]){s->merged, n, outputs, taps, n, channels}));
 		return part_kernel(g, move_axis(g, x, 4, 2), s);
 	}
 	x = put2(g, O_dot, swap_last(g, x), y);
@@ -293,7 +260,11 @@ static Ref put_merged(void *context, Graph *to, const Val *v, const Ref *in)
 const Graph *groups_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	bool registers = from->products == E_bf16 && has_thread_matrix(machine);
-	Merge m = {from, machine, registers, NEWS(arena, Ref, from->nval), NEWS(arena, Groups, from->nval),
+	Merge m = {from,
+	           machine,
+	           registers,
+	           NEWS(arena, Ref, from->nval),
+	           NEWS(arena, Groups, from->nval),
 	           NEWS(arena, Role, from->nval)};
 	bool any = false;
 	for (Ref r = 1; r < (Ref)from->nval; r++) {

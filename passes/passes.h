@@ -313,6 +313,9 @@ typedef struct Convolution {
 	bool narrow;       // it has groups, of few channels
 	bool transposed;   // with zeros between the elements of x
 } Convolution;
+// Returns the windows [N, G, C, out.., size..] that r is as a matrix [positions, size.. C], or as
+// one for each sample and group; NULL: it is no such matrix.
+const Val *windows_of_matrix(const Graph *, Ref r);
 // True if the product is a convolution without a stride, or one that is depthwise or narrow.
 bool is_convolution(const Graph *, const Val *dot, Convolution *);
 // Sets the attributes of windows over the result, by spatial axis, that have an element of x where

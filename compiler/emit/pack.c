@@ -217,6 +217,8 @@ static void parts_along(Dot *d, int o, Value step, const Index *other, bool whol
 	Gen *g = d->g;
 	for (int i = 0; i < d->p.fold; i++) {
 		Value from = sum_of(g, times(g, step, d->p.fold), number(g, i * g->width));
+		if (d->p.k % g->width == 0 && d->p.k % (d->p.fold * g->width))
+			from = least(g, from, number(g, d->p.k - g->width)); // of the last step
 		Index k = whole && d->p.k % d->p.fold == 0
 		              ? lane_index(g, from, d->p.k, g->width, NULL)
 		              : lanes_within(g, from, d->p.k);
