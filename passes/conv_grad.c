@@ -3,7 +3,8 @@
 // the windows, and its sum over windows. Here it is a convolution without an intermediate value:
 // windows of g, [N, G, O, in.., size..], as a matrix of size.. O columns, times [size.. O, C]. With
 // a stride most elements of these windows are zeros, and the book's gradient is cheaper, unless C =
-// O = 1.
+// O = 1, or groups have few channels: the windows cost less than to write and read that gradient's
+// intermediate value, whose lines are short. Then the zeros are elements of g.
 #include "grad.h"
 
 // Reshapes a matrix, or a batch of them, to [N, G, spatial.., C] and moves the channels before the

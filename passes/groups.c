@@ -1,9 +1,9 @@
 // groups.c: multiplies several groups of a convolution as one, if each has few channels.
-// Lanes of a vector are outputs and a matrix register takes 32 adjacent channels of k, so that a
-// product for each group of 8 channels leaves most of them empty. As one group, four of these fill
-// them: their kernel has zeros where an output meets channels of another group. It takes no more
-// instructions than the groups did, and results have as many adjacent channels for kernels that
-// read them. If the groups are no multiple, channels that are zero follow them.
+// Lanes of a vector are outputs, and a matrix register takes 32 adjacent channels: a product of a
+// group of 8 channels leaves most of them empty. As one, several groups fill them, and so do loads
+// of what is computed from the result. The kernel of merged groups has zeros where an output meets
+// channels of another group; the gradient of these is dropped. If the number of groups is no
+// multiple, channels that are zero follow them.
 #include "passes.h"
 
 enum { STEP = 32 }; // bf16 elements of k that a matrix register takes
