@@ -3,7 +3,8 @@
 // the windows, and its sum over windows. Here it is a convolution without an intermediate value:
 // windows of g, [N, G, O, in.., size..], as a matrix of size.. O columns, times [size.. O, C]. With
 // a stride most elements of these windows are zeros, and the book's gradient is cheaper, unless C =
-// O = 1.
+// O = 1, or groups have few channels: the windows cost less than to write and read that gradient's
+// intermediate value, whose lines are short. Then the zeros are elements of g.
 #include "grad.h"
 
 // Reshapes a matrix, or a batch of them, to [N, G, spatial.., C] and moves the channels before the
@@ -15,6 +16,19 @@ static Ref put_positions(Graph *g, Ref r, const Convolution *c, const Shape *lik
 		shape.dim[a] = like->dim[1 + a];
 	shape.dim[2 + c->n] = channels;
 	return move_axis(g, put_reshape(g, r, shape), 2 + c->n, 2);
+}
+
+// Puts zeros between the elements of x along an axis, so that these are `each` apart.
+static Ref put_apart(Graph *g, Ref x, int axis, int64_t each)
+{
+	Shape shape = val(g, x)->shape, open = shape;
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	for (int a = open.rank++; a > axis + 1; a--)
+		open.dim[a] = shape.dim[a - 1];
+	open.dim[axis + 1] = 1;
+	after[axis + 1] = each - 1;
+	shape.dim[axis] *= each;
+	return put_reshape(g, put_pad(g, put_reshape(g, x, open), before, after, 0), shape);
 }
 
 // Returns the windows of the gradient as a matrix: [.., positions, size.. O]. Element (i, k) is
@@ -29,6 +43,10 @@ static Ref put_windows(Graph *g, const Val *dot, Ref gradient, const Convolution
 	Ref windows = put_positions(g, gradient, c, &c->window->shape, outputs);
 	attr.x = 0;
 	transposed_windows(c, (int64_t(*)[7])attr.i);
+	for (int a = 0; c->narrow && a < c->n; a++) {
+		windows = put_apart(g, windows, 3 + a, attr.i[7 * a + 6]);
+		attr.i[7 * a + 6] = 1;
+	}
 	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c->n);
 	for (int a = 0; a < c->n; a++)
 		positions *= c->from.dim[3 + a];

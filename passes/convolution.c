@@ -18,37 +18,55 @@ static bool sums_taps(const Val *dot, const Shape *kernel)
 	       kernel->dim[1] >= CHANNELS && kernel->dim[2] <= TAPS;
 }
 
-bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
+const Val *windows_of_matrix(const Graph *g, Ref r)
 {
-	const Val *matrix = val(g, dot->in[0]);
+	const Val *matrix = val(g, r);
 	if (matrix->op != O_reshape)
-		return false;
+		return NULL;
 	const Val *permuted = val(g, matrix->in[0]);
 	bool plain = permuted->op == O_window; // of one channel, whose permute the door dropped
-	c->window = plain || permuted->op != O_permute ? permuted : val(g, permuted->in[0]);
-	if (c->window->op != O_window)
-		return false;
-	const Shape *kernel = &val(g, dot->in[1])->shape;
-	c->from = val(g, c->window->in[0])->shape;
-	c->n = c->window->attr->n / 7;
-	int last = permuted->shape.rank - 1;
-	int64_t fan = c->from.dim[2];
-	bool one = fan == 1 && last_dim(kernel) == 1;
-	bool fits = c->from.rank == 3 + c->n && (plain ? one : permuted->attr->i[last] == 2);
+	const Val *window = plain || permuted->op != O_permute ? permuted : val(g, permuted->in[0]);
+	if (window->op != O_window)
+		return NULL;
+	const Shape *from = &val(g, window->in[0])->shape, *shape = &matrix->shape;
+	int n = window->attr->n / 7, last = permuted->shape.rank - 1;
+	int64_t fan = from->dim[2];
+	bool fits = from->rank == 3 + n && (plain ? fan == 1 : permuted->attr->i[last] == 2);
 	for (int a = 0; fits && !plain && a < last; a++)
 		fits = permuted->attr->i[a] == a + (a > 1);
+	for (int a = 0; fits && a < n; a++) {
+		fits = window->attr->i[7 * a] == 3 + a;
+		fan *= window->attr->i[7 * a + 2];
+	}
+	bool single = shape->rank == 2 && from->dim[1] == 1;
+	bool grouped =
+	    shape->rank == 4 && shape->dim[0] == from->dim[0] && shape->dim[1] == from->dim[1];
+	return fits && (single || grouped) && last_dim(shape) == fan ? window : NULL;
+}
+
+bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
+{
+	enum { NARROW = 16 };
+	c->window = windows_of_matrix(g, dot->in[0]);
+	if (!c->window)
+		return false;
+	const Shape *kernel = &val(g, dot->in[1])->shape;
+	int64_t outputs = last_dim(kernel);
+	c->from = val(g, c->window->in[0])->shape;
+	c->n = c->window->attr->n / 7;
+	bool grouped = kernel->rank == 4, plain = c->from.dim[2] == 1;
+	bool fits = (!plain || outputs == 1) && (!grouped || kernel->dim[1] == c->from.dim[1]);
 	c->depthwise = fits && plain && sums_taps(dot, kernel);
+	c->narrow = fits && !c->depthwise && c->from.dim[1] > 1 && c->from.dim[2] <= NARROW &&
+	            outputs <= NARROW;
 	c->transposed = false;
 	for (int a = 0; fits && a < c->n; a++) {
 		const int64_t *row = c->window->attr->i + 7 * a;
-		fits = row[0] == 3 + a && (row[3] == 1 || c->depthwise);
+		bool strided = c->depthwise || (c->narrow && row[6] == 1);
+		fits = row[3] == 1 || strided;
 		c->transposed |= row[6] > 1 && !plain;
-		fan *= row[2];
 	}
-	bool single = matrix->shape.rank == 2 && c->from.dim[1] == 1;
-	bool grouped = matrix->shape.rank == 4 && matrix->shape.dim[0] == c->from.dim[0] &&
-	               matrix->shape.dim[1] == c->from.dim[1] && kernel->dim[1] == c->from.dim[1];
-	return fits && (single || grouped) && matrix->shape.dim[matrix->shape.rank - 1] == fan;
+	return fits;
 }
 
 // Channels come last, so that the kernel, which is read for each position, is stored so.

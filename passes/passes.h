@@ -310,14 +310,21 @@ typedef struct Convolution {
 	Shape from;        // of x: [N, G, C, in..]
 	int n;             // spatial axes
 	bool depthwise;    // C = O = 1
+	bool narrow;       // it has groups, of few channels
 	bool transposed;   // with zeros between the elements of x
 } Convolution;
-// True if the product is a convolution without a stride, or depthwise.
+// Returns the windows [N, G, C, out.., size..] that r is as a matrix [positions, size.. C], or as
+// one for each sample and group; NULL: it is no such matrix.
+const Val *windows_of_matrix(const Graph *, Ref r);
+// True if the product is a convolution without a stride, or one that is depthwise or narrow.
 bool is_convolution(const Graph *, const Val *dot, Convolution *);
 // Sets the attributes of windows over the result, by spatial axis, that have an element of x where
 // a window of x has one of the result.
 void transposed_windows(const Convolution *, int64_t (*row)[7]);
 const Graph *convolution_pass(Arena *, const Graph *);
+
+// ---- groups.c: multiplies several groups of a convolution as one -----------------------
+const Graph *groups_pass(Arena *, const Graph *, const Machine *);
 
 // ---- decompose.c: replaces composites by their definitions -------------------------------
 // Attention that has a kernel on the machine (NULL: none has) stays.

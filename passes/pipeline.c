@@ -43,6 +43,10 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	case PASS_convolution:
 		unit->graph = convolution_pass(arena, g);
 		return;
+	case PASS_groups:
+		if (unit->machine->rows)
+			unit->graph = groups_pass(arena, g, unit->machine);
+		return;
 	case PASS_layout:
 		unit->graph = layout_pass(arena, g);
 		return;

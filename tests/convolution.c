@@ -1,6 +1,6 @@
-// convolution.c: checks depthwise and transposed convolutions.
-// Their gradients equal differences and are compiled right, and none is left as a product of
-// windows.
+// convolution.c: checks depthwise and transposed convolutions, and those of groups of few channels.
+// Their gradients equal differences and are compiled right. None is left as a product of windows,
+// or of more groups than fill a vector.
 #include "emitted.h"
 #include "trial.h"
 
@@ -34,6 +34,20 @@ static const char *const cases[][2] = {
                            "%1 = window(x; [3,31,5,1,1,2,4], 0) : f32[3,1,4,31,5]\n"
                            "%2 = permute(%1; [0,1,3,4,2]) : f32[3,1,31,5,4]\n"
                            "out y = dot(reshape(%2; [93,20]), w)\n"},
+    {"groups of few channels",
+     "graph narrow\nslot x : input f32[2,4,4,6,5]\nslot w : input f32[1,4,36,4]\n"
+     "%1 = window(x; [3,6,3,1,1,1,1, 4,5,3,1,1,1,1], 0) : f32[2,4,4,6,5,3,3]\n"
+     "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,4,6,5,3,3,4]\n"
+     "out y = dot(reshape(%2; [2,4,30,36]), w)\n"},
+    {"groups of few channels, with steps",
+     "graph narrow\nslot x : input f32[2,5,3,7,8]\nslot w : input f32[1,5,18,7]\n"
+     "%1 = window(x; [3,4,3,2,1,1,1, 4,2,2,3,2,0,1], 0) : f32[2,5,3,4,2,3,2]\n"
+     "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,5,4,2,3,2,3]\n"
+     "out y = dot(reshape(%2; [2,5,8,18]), w)\n"},
+    {"groups of one channel and several outputs, of one sample",
+     "graph narrow\nslot x : input f32[1,7,1,9]\nslot w : input f32[1,7,4,3]\n"
+     "%1 = window(x; [3,6,4,1,1,0,1], 0) : f32[1,7,1,6,4]\n"
+     "out y = dot(reshape(%1; [1,7,6,4]), w)\n"},
 };
 
 static Array contents(void *slots, const Slot *s)
@@ -59,10 +73,15 @@ int main(void)
 		Graph *g = parse_graph(arena, cases[i][0], cases[i][1], book_builtin());
 		Array *slots = random_slots(arena, g, 5, 7);
 		Trial *t = trial_new(arena, cases[i][0], g, contents, slots);
-		bool right = trial_differences(t) && trial_compiled(t) && has_convolution(g);
-		bool left = has_convolution(convolution_pass(arena, t->with));
+		const Machine *machine = machine_named("x86-64-v4");
+		const Graph *formed = convolution_pass(arena, t->with);
+		const Graph *merged = groups_pass(arena, formed, machine);
+		bool right = trial_differences(t) && trial_compiled(t) &&
+		             (has_convolution(g) || merged != formed);
+		bool left =
+		    has_convolution(formed) || groups_pass(arena, merged, machine) != merged;
 		printf("%s%s%s\n", right && !left ? "" : "FAILED ", cases[i][0],
-		       left ? ": a product of windows is left" : "");
+		       left ? ": a product is left" : "");
 		failures += !right || left;
 		arena_free(arena);
 	}

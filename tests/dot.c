@@ -166,6 +166,19 @@ static const struct Case {
      "graph groups\nslot x : input f32[2,3,5,9,8]\nslot w : input f32[1,3,45,33]\n"
      "%1 = window(x; [3,9,3,1,1,1,1, 4,8,3,1,1,1,1], 0) : f32[2,3,5,9,8,3,3]\n"
      "out y = dot(reshape(permute(%1; [0,1,3,4,5,6,2]); [2,3,72,45]), w)\n"},
+    {"windows by groups of few channels", 72,
+     "graph narrow\nslot x : input f32[2,6,8,9,8]\nslot w : input f32[1,6,72,8]\n"
+     "slot g : input f32[2,6,72,8]\n"
+     "%1 = window(x; [3,9,3,1,1,1,1, 4,8,3,1,1,1,1], 0) : f32[2,6,8,9,8,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,3,4,5,6,2]); [2,6,72,72]), w)\n"
+     "out z = dot(g, permute(w; [0,1,3,2]))\n"},
+    {"the gradient of kernels by groups of few channels", 144,
+     "graph narrow\nslot x : input f32[2,9,8,24]\nslot g : input f32[1,6,144,8]\n"
+     "%1 = permute(reshape(x; [2,9,8,6,4]); [0,3,4,1,2]) : f32[2,6,4,9,8]\n"
+     "%2 = window(%1; [3,9,3,1,1,1,1, 4,8,3,1,1,1,1], 0) : f32[2,6,4,9,8,3,3]\n"
+     "%3 = reshape(permute(%2; [0,1,3,4,5,6,2]); [2,6,72,36]) : f32[2,6,72,36]\n"
+     "%4 = reshape(permute(%3; [1,0,2,3]); [1,6,144,36]) : f32[1,6,144,36]\n"
+     "out y = dot(permute(%4; [0,1,3,2]), g)\n"},
     {"windows of what is computed", 180,
      "graph computed\nslot x : input f32[2,9,8,20]\nslot c : input f32[1,1,1,20]\n"
      "slot w : input f32[180,40]\n"
