@@ -105,8 +105,15 @@ static bool hides(Reader *r, Weight *w)
 	return false;
 }
 
+// True if all elements are one of two values. Of two elements, any are, but a mask has 0 and 1.
 static bool two_values(Reader *r, Weight *w)
 {
+	int64_t n = count_of(&w->shape);
+	for (int64_t i = 0; i < n && n <= 2; i++) {
+		double x = weight_number(r, w, i);
+		if (x != 0 && x != 1)
+			return false;
+	}
 	return has_few_values(r, w, 2);
 }
 

@@ -557,6 +557,17 @@ model = parser.parse_model(LEARNED)
 model.graph.initializer[-1].name = model.graph.node[3].input[1] = "onnx::Max_9"
 save(model, "learned.onnx")
 
+# Of two elements, any are two values: those of a mask are 0 and 1.
+PAIRS = """<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+pairs (float[n, 2] x, int64[n, 1] m) => (float[n, 2] y)
+<float[2] pair = {0.5, -0.25}, float[2] mask = {0, 1}>
+{
+  c = Cast<to = 9>(m)
+  z = Where(c, pair, x)
+  y = Max(z, mask)
+}"""
+save(parser.parse_model(PAIRS), "pairs.onnx")
+
 # As PyTorch's newer exporter describes it: a product of a buffer and a parameter, and a token.
 CALLED = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 called (float[n, 3] x, int64[n, 1] m) => (float[n, 3] y)
