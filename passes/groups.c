@@ -260,21 +260,25 @@ static Ref put_merged(void *context, Graph *to, const Val *v, const Ref *in)
 const Graph *groups_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	bool registers = from->products == E_bf16 && has_thread_matrix(machine);
+	Arena *scratch = arena_within(arena);
 	Merge m = {from,
 	           machine,
 	           registers,
-	           NEWS(arena, Ref, from->nval),
-	           NEWS(arena, Groups, from->nval),
-	           NEWS(arena, Role, from->nval)};
+	           NEWS(scratch, Ref, from->nval),
+	           NEWS(scratch, Groups, from->nval),
+	           NEWS(scratch, Role, from->nval)};
 	bool any = false;
 	for (Ref r = 1; r < (Ref)from->nval; r++) {
 		find_role(&m, r);
 		any |= m.role[r] != R_none;
 	}
-	if (!any)
-		return from;
-	Graph *to = graph_like(arena, from);
-	to->plain = DECOMPOSED_ALL;
-	copy_graph(to, from, m.now, put_merged, &m);
-	return graph_live(arena, to);
+	const Graph *merged = from;
+	if (any) {
+		Graph *to = graph_like(arena, from);
+		to->plain = DECOMPOSED_ALL;
+		copy_graph(to, from, m.now, put_merged, &m);
+		merged = graph_live(arena, to);
+	}
+	arena_free(scratch);
+	return merged;
 }

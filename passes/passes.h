@@ -351,7 +351,7 @@ Graph *line_windows_pass(Arena *, const Graph *);
 Graph *panels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- points.c: copies the weights at which a step takes gradients, for products ------------
-Graph *points_pass(Arena *, const Graph *, const Machine *);
+const Graph *points_pass(Arena *, const Graph *, const Machine *);
 
 // ---- pitch.c: lets rows of large values of 16 bits begin at lines of the cache -------------
 const Graph *pitch_pass(Arena *, const Graph *, const Machine *);

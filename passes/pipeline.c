@@ -77,7 +77,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = graph_unalias(arena, g);
 		return;
 	case PASS_points:
-		unit->graph = graph_live(arena, points_pass(arena, g, unit->machine));
+		unit->graph = points_pass(arena, g, unit->machine);
 		return;
 	case PASS_pitch:
 		unit->graph = pitch_pass(arena, g, unit->machine);

@@ -19,6 +19,7 @@ typedef struct Use {
 enum { MANY = 3 };
 
 typedef struct Points {
+	Arena *scratch;
 	const Graph *from;
 	const Machine *machine;
 	const Use *use; // by Ref
@@ -90,7 +91,7 @@ static bool is_point(const Points *p, Ref r)
 static Ref put_copied(void *points, Graph *to, const Val *v, const Ref *in)
 {
 	const Points *p = points;
-	Ref *copied = NEWS(to->arena, Ref, v->nin + 1);
+	Ref *copied = NEWS(p->scratch, Ref, v->nin + 1);
 	for (int k = 0; k < v->nin; k++) {
 		const Val *u = val(p->from, v->in[k]);
 		bool copy = is_point(p, v->in[k]) && !adds_again(p->from, v, &u->shape, p->machine);
@@ -99,12 +100,19 @@ static Ref put_copied(void *points, Graph *to, const Val *v, const Ref *in)
 	return put_as(to, v, copied);
 }
 
-Graph *points_pass(Arena *arena, const Graph *from, const Machine *machine)
+const Graph *points_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	Arena *scratch = arena_within(arena);
-	Graph *to = graph_like(arena, from);
-	copy_graph(to, from, NULL, put_copied,
-	           &(Points){from, machine, find_uses(scratch, from, machine)});
+	Points p = {scratch, from, machine, find_uses(scratch, from, machine)};
+	bool any = false;
+	for (Ref r = 1; r < (Ref)from->nval; r++)
+		any |= is_point(&p, r);
+	const Graph *to = from;
+	if (any) {
+		Graph *copy = graph_like(arena, from);
+		copy_graph(copy, from, NULL, put_copied, &p);
+		to = graph_live(arena, copy);
+	}
 	arena_free(scratch);
 	return to;
 }
