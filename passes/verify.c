@@ -348,6 +348,29 @@ static void check_partials(const Plan *p, int k)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
+// True if a reduction of the kernel, or an output of the full shape, needs another reduction.
+static bool needs_sums(const Contents *c)
+{
+	const Graph *g = c->plan->graph;
+	const Kern *kern = &c->plan->kerns.at[c->k];
+	bool *known = NEWS(c->arena, bool, g->nval), needs = false;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		known[r] = !is_computed(c, r);
+	for (int i = 0; i < kern->sched->reduce.count; i++) {
+		needs |= kern->sched->reduce.at[i].depth > 0;
+		known[kern->sched->reduce.at[i].val] = true;
+	}
+	Reads reads = {0};
+	Walk walk = walk_new(c->arena, g, known);
+	walk_start(&walk, &reads);
+	for (int o = 0; o < kern->nout; o++)
+		if (!is_reduced_out(g, kern, o))
+			walk_root(&walk, kern->out[o], &reads);
+	for (int i = 0; i < reads.count; i++)
+		needs |= is_computed(c, reads.at[i].val);
+	return needs;
+}
+
 static void check_schedule(const Contents *c)
 {
 	const Plan *p = c->plan;
@@ -376,6 +399,8 @@ static void check_schedule(const Contents *c)
 	if (s->team && (s->partition != P_rows || s->team != p->machine->warp || s->rows < 2 ||
 	                kern->kind == L_map))
 		fail(p->name, "kernel %d: no threads share a row", k);
+	if (s->along && (kern->kind != L_row || s->partition != P_rows || needs_sums(c)))
+		fail(p->name, "kernel %d: rows are not passed over once", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
 	else if (s->partition == P_heads && p->machine->threads > 1)
