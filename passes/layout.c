@@ -185,38 +185,61 @@ static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-// True if the axes of the group that are not 1 lie in memory in their order: side by side, or a few
-// elements of the first elsewhere, as taps of windows and the pixels that a channel holds do. Sets
-// *at to where they begin; RANK: all are 1.
-static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, int64_t *at)
+enum { FEW = 8 };
+
+// Marks the axes of the group after its first, if they are a few elements, as taps of windows and
+// the pixels that a channel holds are: they may lie anywhere, and are moved to the first. Those of
+// a parameter stay, unless they lie in their order: a product packs it in any.
+static void mark_few(const Shape *x, const Permuted *p, const AxisGroup *group, bool parameter,
+                     bool *few)
 {
-	enum { FEW = 8 };
-	int64_t last = -1, inner = 1;
+	int first = group->x0;
+	int64_t inner = 1, last = -1;
+	while (first < group->x1 && x->dim[first] == 1)
+		first++;
+	bool ordered = true;
+	for (int a = first; a < group->x1; a++) {
+		inner *= a > first ? x->dim[a] : 1;
+		ordered &= x->dim[a] == 1 || p->perm[a] > last;
+		last = x->dim[a] == 1 ? last : p->perm[a];
+	}
+	for (int a = first + 1; a < group->x1; a++)
+		few[a] = inner <= FEW && (ordered || !parameter);
+}
+
+// True if the axes of the group that are neither 1 nor few lie in memory in their order, with no
+// others between them. Sets *at to where they begin; RANK: all are 1.
+static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, const bool *few,
+                      int64_t *at)
+{
+	int64_t last = -1;
 	bool together = true;
 	*at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
-		if (x->dim[a] == 1)
+		if (x->dim[a] == 1 || few[a])
 			continue;
 		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
-			together &= x->dim[p->back[between]] == 1;
-		if (p->perm[a] < last)
-			return false;
-		inner *= last < 0 ? 1 : x->dim[a];
+			together &= x->dim[p->back[between]] == 1 || few[p->back[between]];
+		together &= p->perm[a] > last;
 		*at = last < 0 ? p->perm[a] : *at;
 		last = p->perm[a];
 	}
-	return together || inner <= FEW;
+	return together;
 }
 
 // Axes that the reshape merges are moved side by side.
-static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
+static Ref sink_reshape(const Layout *l, Graph *g, const Val *v, Ref in, const Permuted *p)
 {
 	const Shape *x = &val(g, in)->shape, *y = &v->shape;
 	AxisGroup group[AXIS_GROUPS];
 	int64_t begin[AXIS_GROUPS], order[RANK], perm[RANK];
+	const Val *before = val(l->from, v->in[0]);
+	bool few[RANK] = {false}, parameter = before->op == O_permute && l->plain[before->in[0]];
 	int n = axis_groups(x, y, group), count = 0;
 	for (int i = 0; i < n; i++)
-		if (!can_merge(x, p, &group[i], &begin[i]))
+		mark_few(x, p, &group[i], parameter, few);
+	for (int i = 0; i < n; i++)
+		if (!can_merge(x, p, &group[i], few, &begin[i]))
 			return 0;
 	if (n < 0)
 		return 0;
@@ -253,7 +276,7 @@ static Ref sink(void *layout, Graph *g, const Val *v, const Ref *in)
 	else if (one && prims[v->op].cls == C_reduce)
 		sunk = sink_reduce(g, v, &p);
 	else if (one && v->op == O_reshape)
-		sunk = sink_reshape(g, v, in[0], &p);
+		sunk = sink_reshape(l, g, v, in[0], &p);
 	else if (one && v->op == O_window)
 		sunk = sink_window(g, v, &p);
 	else if (one && (v->op == O_pad || v->op == O_slice || v->op == O_expand))
