@@ -185,46 +185,34 @@ static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-enum { FEW = 8 };
-
-// Marks the axes of the group after its first, if they are a few elements, as taps of windows and
-// the pixels that a channel holds are: they may lie anywhere, and are moved to the first. Those of
-// a parameter stay, unless they lie in their order: a product packs it in any.
-static void mark_few(const Shape *x, const Permuted *p, const AxisGroup *group, bool parameter,
-                     bool *few)
+// True if the axes of the group that are not 1 lie in memory in their order, side by side, or all
+// others are a few elements: taps of windows, or the pixels that a channel holds, which are moved.
+// Those of a parameter stay, unless they lie in their order: a product packs it in any. Sets *at to
+// where the group begins, RANK: all are 1; and marks what is moved, which no longer lies between
+// the axes of other groups.
+static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, bool parameter,
+                      bool *moved, int64_t *at)
 {
-	int first = group->x0;
-	int64_t inner = 1, last = -1;
-	while (first < group->x1 && x->dim[first] == 1)
-		first++;
-	bool ordered = true;
-	for (int a = first; a < group->x1; a++) {
-		inner *= a > first ? x->dim[a] : 1;
-		ordered &= x->dim[a] == 1 || p->perm[a] > last;
-		last = x->dim[a] == 1 ? last : p->perm[a];
-	}
-	for (int a = first + 1; a < group->x1; a++)
-		few[a] = inner <= FEW && (ordered || !parameter);
-}
-
-// True if the axes of the group that are neither 1 nor few lie in memory in their order, with no
-// others between them. Sets *at to where they begin; RANK: all are 1.
-static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, const bool *few,
-                      int64_t *at)
-{
-	int64_t last = -1;
-	bool together = true;
+	enum { FEW = 8 };
+	int64_t last = -1, before = -1, count = 1;
+	bool ordered = true, apart[RANK] = {false};
 	*at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
-		if (x->dim[a] == 1 || few[a])
+		if (x->dim[a] == 1)
 			continue;
+		apart[a] = last >= 0 && p->perm[a] < last;
 		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
-			together &= x->dim[p->back[between]] == 1 || few[p->back[between]];
-		together &= p->perm[a] > last;
+			apart[a] |= x->dim[p->back[between]] > 1 && !moved[p->back[between]];
+		ordered &= p->perm[a] > before;
+		before = p->perm[a];
+		count *= apart[a] ? x->dim[a] : 1;
 		*at = last < 0 ? p->perm[a] : *at;
-		last = p->perm[a];
+		last = apart[a] ? last : p->perm[a];
 	}
-	return together;
+	bool fits = count <= FEW && (ordered || !parameter);
+	for (int a = group->x0; a < group->x1; a++)
+		moved[a] = fits && apart[a];
+	return fits;
 }
 
 // Axes that the reshape merges are moved side by side.
@@ -234,14 +222,14 @@ static Ref sink_reshape(const Layout *l, Graph *g, const Val *v, Ref in, const P
 	AxisGroup group[AXIS_GROUPS];
 	int64_t begin[AXIS_GROUPS], order[RANK], perm[RANK];
 	const Val *before = val(l->from, v->in[0]);
-	bool few[RANK] = {false}, parameter = before->op == O_permute && l->plain[before->in[0]];
+	bool moved[RANK] = {false}, parameter = before->op == O_permute && l->plain[before->in[0]];
 	int n = axis_groups(x, y, group), count = 0;
+	bool fits = n >= 0;
 	for (int i = 0; i < n; i++)
-		mark_few(x, p, &group[i], parameter, few);
+		can_merge(x, p, &group[i], parameter, moved, &begin[i]);
 	for (int i = 0; i < n; i++)
-		if (!can_merge(x, p, &group[i], few, &begin[i]))
-			return 0;
-	if (n < 0)
+		fits &= can_merge(x, p, &group[i], parameter, moved, &begin[i]);
+	if (!fits)
 		return 0;
 	Shape shape = {0};
 	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
