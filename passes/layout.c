@@ -10,6 +10,7 @@
 typedef struct Layout {
 	const Graph *from;
 	bool *plain; // by Ref of `from`: it reads a slot or constant of its own size
+	bool *made;  // it is computed from a product
 	bool *feeds; // a product is computed from it
 	bool *meets; // maps combine it with plain values
 } Layout;
@@ -63,10 +64,13 @@ static bool is_full(const Graph *g, const Val *v, int k)
 static Layout layout_start(Arena *arena, const Graph *g)
 {
 	Layout l = {g, NEWS(arena, bool, g->nval), NEWS(arena, bool, g->nval),
-	            NEWS(arena, bool, g->nval)};
+	            NEWS(arena, bool, g->nval), NEWS(arena, bool, g->nval)};
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		l.plain[r] = v->op == O_slot || v->op == O_const;
+		l.made[r] = v->op == O_dot;
+		for (int k = 0; k < v->nin; k++)
+			l.made[r] |= l.made[v->in[k]];
 		if (prims[v->op].cls == C_map || v->op == O_reshape)
 			for (int k = 0; k < v->nin; k++)
 				l.plain[r] |= l.plain[v->in[k]] && is_full(g, v, k);
@@ -91,7 +95,8 @@ static bool has_taps_before(const Graph *g, const Permuted *p)
 	return v->op == O_window && p->perm[v->shape.rank - 1] < val(g, v->in[0])->shape.rank;
 }
 
-// The largest operands that are permuted are so alike, and none is plain.
+// The largest operands that are permuted are so alike, and none is plain but what products make: a
+// state that starts as a constant keeps no order of that.
 static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 {
 	Permuted p = {0}, other;
@@ -102,7 +107,7 @@ static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 	for (int k = 0; k < v->nin; k++) {
 		if (count_of(&val(g, in[k])->shape) < largest)
 			continue;
-		if (l->plain[v->in[k]])
+		if (l->plain[v->in[k]] && !l->made[v->in[k]])
 			return 0;
 		if (!is_permuted(g, in[k], &other))
 			continue;
@@ -168,18 +173,24 @@ static Ref sink_window(Graph *g, const Val *v, const Permuted *p)
 	return put_permute(g, put(g, O_window, 1, &p->from, &attr), perm);
 }
 
+// Operands that are permuted are so alike, and have most of the elements.
 static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 {
-	Permuted p, other;
+	Permuted p = {0}, other;
 	Ref *from = NEWS(g->arena, Ref, v->nin);
-	if (!is_permuted(g, in[0], &p))
-		return 0;
+	int64_t permuted = 0;
 	for (int k = 0; k < v->nin; k++) {
-		if (!is_permuted(g, in[k], &other) ||
-		    memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
+		if (!is_permuted(g, in[k], &other))
+			continue;
+		if (p.from && memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
 			return 0;
-		from[k] = other.from;
+		p = other;
+		permuted += count_of(&val(g, in[k])->shape);
 	}
+	if (2 * permuted <= count_of(&v->shape))
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		from[k] = put_permute(g, in[k], p.back);
 	return put_permute(g, put_concat(g, (int)p.perm[v->attr->i[0]], v->nin, from), p.perm);
 }
 
