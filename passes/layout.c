@@ -10,6 +10,7 @@
 typedef struct Layout {
 	const Graph *from;
 	bool *plain; // by Ref of `from`: it reads a slot or constant of its own size
+	bool *made;  // it is computed from a product
 	bool *feeds; // a product is computed from it
 	bool *meets; // maps combine it with plain values
 } Layout;
@@ -63,10 +64,13 @@ static bool is_full(const Graph *g, const Val *v, int k)
 static Layout layout_start(Arena *arena, const Graph *g)
 {
 	Layout l = {g, NEWS(arena, bool, g->nval), NEWS(arena, bool, g->nval),
-	            NEWS(arena, bool, g->nval)};
+	            NEWS(arena, bool, g->nval), NEWS(arena, bool, g->nval)};
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		l.plain[r] = v->op == O_slot || v->op == O_const;
+		l.made[r] = v->op == O_dot;
+		for (int k = 0; k < v->nin; k++)
+			l.made[r] |= l.made[v->in[k]];
 		if (prims[v->op].cls == C_map || v->op == O_reshape)
 			for (int k = 0; k < v->nin; k++)
 				l.plain[r] |= l.plain[v->in[k]] && is_full(g, v, k);
@@ -91,7 +95,8 @@ static bool has_taps_before(const Graph *g, const Permuted *p)
 	return v->op == O_window && p->perm[v->shape.rank - 1] < val(g, v->in[0])->shape.rank;
 }
 
-// The largest operands that are permuted are so alike, and none is plain.
+// The largest operands that are permuted are so alike, and none is plain but what products make: a
+// state that starts as a constant keeps no order of that.
 static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 {
 	Permuted p = {0}, other;
@@ -102,7 +107,7 @@ static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
 	for (int k = 0; k < v->nin; k++) {
 		if (count_of(&val(g, in[k])->shape) < largest)
 			continue;
-		if (l->plain[v->in[k]])
+		if (l->plain[v->in[k]] && !l->made[v->in[k]])
 			return 0;
 		if (!is_permuted(g, in[k], &other))
 			continue;
@@ -168,57 +173,74 @@ static Ref sink_window(Graph *g, const Val *v, const Permuted *p)
 	return put_permute(g, put(g, O_window, 1, &p->from, &attr), perm);
 }
 
+// Operands that are permuted are so alike, and have most of the elements.
 static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 {
-	Permuted p, other;
+	Permuted p = {0}, other;
 	Ref *from = NEWS(g->arena, Ref, v->nin);
-	if (!is_permuted(g, in[0], &p))
-		return 0;
+	int64_t permuted = 0;
 	for (int k = 0; k < v->nin; k++) {
-		if (!is_permuted(g, in[k], &other) ||
-		    memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
+		if (!is_permuted(g, in[k], &other))
+			continue;
+		if (p.from && memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
 			return 0;
-		from[k] = other.from;
+		p = other;
+		permuted += count_of(&val(g, in[k])->shape);
 	}
+	if (2 * permuted <= count_of(&v->shape))
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		from[k] = put_permute(g, in[k], p.back);
 	return put_permute(g, put_concat(g, (int)p.perm[v->attr->i[0]], v->nin, from), p.perm);
 }
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-// True if the axes of the group that are not 1 lie in memory in their order: side by side, or a few
-// elements of the first elsewhere, as taps of windows and the pixels that a channel holds do. Sets
-// *at to where they begin; RANK: all are 1.
-static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, int64_t *at)
+// True if the axes of the group that are not 1 lie in memory in their order, side by side, or all
+// others are a few elements: taps of windows, or the pixels that a channel holds, which are moved.
+// Those of a parameter stay, unless they lie in their order: a product packs it in any. Sets *at to
+// where the group begins, RANK: all are 1; and marks what is moved, which no longer lies between
+// the axes of other groups.
+static bool can_merge(const Shape *x, const Permuted *p, const AxisGroup *group, bool parameter,
+                      bool *moved, int64_t *at)
 {
 	enum { FEW = 8 };
-	int64_t last = -1, inner = 1;
-	bool together = true;
+	int64_t last = -1, before = -1, count = 1;
+	bool ordered = true, apart[RANK] = {false};
 	*at = RANK;
 	for (int a = group->x0; a < group->x1; a++) {
 		if (x->dim[a] == 1)
 			continue;
+		apart[a] = last >= 0 && p->perm[a] < last;
 		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
-			together &= x->dim[p->back[between]] == 1;
-		if (p->perm[a] < last)
-			return false;
-		inner *= last < 0 ? 1 : x->dim[a];
+			apart[a] |= x->dim[p->back[between]] > 1 && !moved[p->back[between]];
+		ordered &= p->perm[a] > before;
+		before = p->perm[a];
+		count *= apart[a] ? x->dim[a] : 1;
 		*at = last < 0 ? p->perm[a] : *at;
-		last = p->perm[a];
+		last = apart[a] ? last : p->perm[a];
 	}
-	return together || inner <= FEW;
+	bool fits = count <= FEW && (ordered || !parameter);
+	for (int a = group->x0; a < group->x1; a++)
+		moved[a] = fits && apart[a];
+	return fits;
 }
 
 // Axes that the reshape merges are moved side by side.
-static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
+static Ref sink_reshape(const Layout *l, Graph *g, const Val *v, Ref in, const Permuted *p)
 {
 	const Shape *x = &val(g, in)->shape, *y = &v->shape;
 	AxisGroup group[AXIS_GROUPS];
 	int64_t begin[AXIS_GROUPS], order[RANK], perm[RANK];
+	const Val *before = val(l->from, v->in[0]);
+	bool moved[RANK] = {false}, parameter = before->op == O_permute && l->plain[before->in[0]];
 	int n = axis_groups(x, y, group), count = 0;
+	bool fits = n >= 0;
 	for (int i = 0; i < n; i++)
-		if (!can_merge(x, p, &group[i], &begin[i]))
-			return 0;
-	if (n < 0)
+		can_merge(x, p, &group[i], parameter, moved, &begin[i]);
+	for (int i = 0; i < n; i++)
+		fits &= can_merge(x, p, &group[i], parameter, moved, &begin[i]);
+	if (!fits)
 		return 0;
 	Shape shape = {0};
 	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
@@ -253,7 +275,7 @@ static Ref sink(void *layout, Graph *g, const Val *v, const Ref *in)
 	else if (one && prims[v->op].cls == C_reduce)
 		sunk = sink_reduce(g, v, &p);
 	else if (one && v->op == O_reshape)
-		sunk = sink_reshape(g, v, in[0], &p);
+		sunk = sink_reshape(l, g, v, in[0], &p);
 	else if (one && v->op == O_window)
 		sunk = sink_window(g, v, &p);
 	else if (one && (v->op == O_pad || v->op == O_slice || v->op == O_expand))

@@ -354,9 +354,10 @@ static bool is_expression(const void *stored, Ref r)
 
 // Returns r, or what it reshapes, if that is a large value in memory with its axes in another order
 // and to read it where it is used takes an element at a time; else 0. r may be its copy in f16 or
-// bf16. A product can pack an operand that is contiguous either way, and what reduces windows reads
-// their elements one by one.
-static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *want)
+// bf16. A product can pack an operand that is contiguous either way, unless few elements are, as
+// the pixels that a channel holds; and what reduces windows reads their elements one by one.
+static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *want,
+                       const Machine *machine)
 {
 	const Val *v = val(g, r);
 	Ref moved = rounds(g, v) ? v->in[0] : r;
@@ -366,7 +367,9 @@ static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *want)
 	Stored stored = {g, cut};
 	Inside inside = {is_expression, &stored};
 	Turn turn;
-	if (prims[val(g, moved)->op].cls != C_move || !(w->mapped || w->factor) ||
+	bool pixels = machine->threads == 1 && w->product && val(g, moved)->op == O_permute &&
+	              val(g, val(g, moved)->in[0])->op != O_window;
+	if (prims[val(g, moved)->op].cls != C_move || !(w->mapped || w->factor || pixels) ||
 	    count_of(&v->shape) < MANY || (w->summed && from_windows(g, moved, 0)))
 		return 0;
 	for (; v->op == O_reshape && is_expression(&stored, v->in[0]); v = val(g, r))
@@ -375,6 +378,8 @@ static Ref find_turned(const Graph *g, Ref r, const bool *cut, const Want *want)
 	bool turned = find_turn(scratch, g, &inside, r, &turn) && !turn.pairs;
 	if (w->factor && turn.nacross == 1 && turn.across[0] == v->shape.rank - 2)
 		turned = false;
+	if (!w->mapped && !w->factor)
+		turned &= MIN(turn.count, turn.columns) < SQUARE / 2;
 	arena_free(scratch);
 	return turned ? r : 0;
 }
@@ -403,7 +408,7 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		         (cone[r].reads && (copies || slow)) ||
 		         is_rounded_attention(g, v, live, machine);
 		(*effort)[r] = cone[r].effort;
-		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, want);
+		Ref turned = cut[r] ? 0 : find_turned(g, r, cut, want, machine);
 		cut[turned] |= turned > 0;
 		(*effort)[turned].turned = turned > 0;
 	}

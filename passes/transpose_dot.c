@@ -123,13 +123,31 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	return false;
 }
 
-// True if the left operand is windows, which overlap.
+// True if the left operand is windows, which overlap, or their transpose.
 static bool has_windows(const Swap *t, const Val *dot)
 {
 	const Val *v = val(t->from, dot->in[0]);
 	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
 		v = val(t->from, v->in[0]);
 	return v->op == O_window && windows_overlap(v);
+}
+
+static bool is_transpose(const Swap *t, Ref r)
+{
+	const Val *v = val(t->from, r);
+	return v->op == O_permute && v->attr->i[v->shape.rank - 1] == v->shape.rank - 2;
+}
+
+// Returns how many elements at the end of a permute are contiguous in what it permutes.
+static int64_t contiguous_elements(const Shape *from, const int64_t *perm)
+{
+	int64_t stride[RANK], count = 1, run = 1;
+	for (int a = from->rank - 1; a >= 0; count *= from->dim[a--])
+		stride[a] = count;
+	for (int k = from->rank - 1; k >= 0 && (from->dim[perm[k]] == 1 || stride[perm[k]] == run);
+	     k--)
+		run *= from->dim[perm[k]];
+	return run;
 }
 
 // Returns the permute v of a dot as a permute of the swapped dot; 0 if that is no better.
@@ -147,8 +165,9 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 	if (left < 0 || last < 0)
 		return 0;
 	int64_t axis = v->attr->i[last];
-	if (!has_windows(t, dot) ? axis != last_wide(full, left, right)
-	                         : !t->pairs || axis < left || axis >= right)
+	bool windows = has_windows(t, dot);
+	if (windows ? !t->pairs || axis < left || axis >= right
+	            : axis != last_wide(full, left, right))
 		return 0;
 	Shape shape = *full;
 	int64_t perm[RANK];
@@ -158,6 +177,9 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 		int a = (int)v->attr->i[k];
 		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
 	}
+	bool weight = windows && is_transpose(t, dot->in[0]); // its windows are better right
+	if (!weight && contiguous_elements(&shape, perm) < MIN(SQUARE / 2, dot->shape.dim[rows]))
+		return 0;
 	Ref x = put2(g, O_dot, swap_last(g, t->now[dot->in[1]]), swap_last(g, t->now[dot->in[0]]));
 	x = put_reshape(g, x, shape);
 	for (int i = path.nmap - 1; i >= 0; i--) {

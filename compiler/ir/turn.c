@@ -97,5 +97,6 @@ bool find_turn(Arena *arena, const Graph *g, const Inside *inside, Ref out, Turn
 		t->rows *= taken[a] ? 1 : space->dim[a];
 	if (t->pairs)
 		return t->nacross == 1 && t->count % SQUARE == 0 && t->columns % SQUARE == 0;
-	return t->count >= SQUARE / 4 && t->columns >= SQUARE / 2;
+	return t->count >= SQUARE / 4 &&
+	       t->columns >= (t->count < SQUARE ? SQUARE / 2 : SQUARE / 4);
 }
