@@ -236,7 +236,7 @@ static Ref sink_reshape(const Layout *l, Graph *g, const Val *v, Ref in, const P
 	bool moved[RANK] = {false}, parameter = before->op == O_permute && l->plain[before->in[0]];
 	int n = axis_groups(x, y, group), count = 0;
 	bool fits = n >= 0;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) // marks what no longer lies between axes of the others
 		can_merge(x, p, &group[i], parameter, moved, &begin[i]);
 	for (int i = 0; i < n; i++)
 		fits &= can_merge(x, p, &group[i], parameter, moved, &begin[i]);
