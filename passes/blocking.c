@@ -221,7 +221,7 @@ static void choose_kept(Scheduler *t, int64_t row)
 	}
 }
 
-// ---- outputs that need no reduction ---------------------------------------------------
+// ---- rows that one pass computes ------------------------------------------------------
 
 // True if a row is passed over once: no reduction needs another, and outputs of the full shape,
 // which are stored in the same pass, need none.

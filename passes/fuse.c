@@ -453,7 +453,7 @@ static bool is_copy(const Fuse *f, const Group *group)
 {
 	const Val *v = val(f->graph, group->member.at[0]);
 	return group->kind == L_map && group->member.count == 1 && v->op == O_cast &&
-	       (is_half(v->type) || v->type == val(f->graph, v->in[0])->type);
+	       (is_half(v->type) || is_same_value(f->graph, v));
 }
 
 // True if two groups that read the same large value should be one loop: a copy of weights for

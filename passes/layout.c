@@ -196,8 +196,8 @@ static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
 
 // ---- reshapes ---------------------------------------------------------------------------
 
-// True if the axes of the group that are not 1 lie in memory in their order, side by side, or all
-// others are a few elements: taps of windows, or the pixels that a channel holds, which are moved.
+// True if the group's axes that are not 1 lie side by side in memory, in their order, or those that
+// do not are a few elements: taps of windows, or the pixels that a channel holds, which are moved.
 // Those of a parameter stay, unless they lie in their order: a product packs it in any. Sets *at to
 // where the group begins, RANK: all are 1; and marks what is moved, which no longer lies between
 // the axes of other groups.

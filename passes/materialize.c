@@ -92,12 +92,6 @@ static const Chain *chains(Arena *arena, const Graph *g)
 	return chain;
 }
 
-// True if v is a value of its own that has the elements of another (graph_unalias, points.c).
-static bool is_same(const Graph *g, const Val *v)
-{
-	return v->op == O_cast && v->type == val(g, v->in[0])->type;
-}
-
 static bool widens(const Graph *g, const Val *v)
 {
 	return v->op == O_cast && elems[val(g, v->in[0])->type].bytes < elems[v->type].bytes;
@@ -198,7 +192,7 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 					                count_of(&v->shape) / count_of(&u->shape));
 				of->moved |= !own_index;
 				of->panel |= !own_index;
-				of->whole |= !own_index || (w->product && !is_same(g, v));
+				of->whole |= !own_index || (w->product && !is_same_value(g, v));
 			}
 		}
 	}
@@ -305,7 +299,7 @@ static bool is_slow_row(const Val *v, const Want *w, const Cone *c, const Machin
 
 static bool is_cut(const Graph *g, const Val *v, const Want *w, const Cone *c, bool windows)
 {
-	if (c->effort.depth >= DEEP || is_same(g, v))
+	if (c->effort.depth >= DEEP || is_same_value(g, v))
 		return true;
 	switch (prims[v->op].cls) {
 	case C_leaf:

@@ -400,7 +400,7 @@ static void check_schedule(const Contents *c)
 	                kern->kind == L_map))
 		fail(p->name, "kernel %d: no threads share a row", k);
 	if (s->along && (kern->kind != L_row || s->partition != P_rows || needs_sums(c)))
-		fail(p->name, "kernel %d: rows are not passed over once", k);
+		fail(p->name, "kernel %d: a single pass over a row cannot compute it", k);
 	if (s->partition == P_tiles)
 		check_tile(c);
 	else if (s->partition == P_heads && p->machine->threads > 1)

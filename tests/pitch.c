@@ -106,8 +106,8 @@ static bool same_outs(const Graph *g, const Array *x, const Array *y)
 
 static atomic_int prefetched, crooked; // addresses of bf16; in the middle of what a load reads
 
-// The prefetch of a CPU. Those of rows' kernels are of the sum of an index and the distance to a
-// row.
+// The prefetch of a CPU. Kernels of rows prefetch at the sum of an index and the distance to the
+// next row.
 static void watch_prefetch(Gen *g, Value address, Prefetch how)
 {
 	Value i = LLVMGetOperand(address, 1), far = NULL;

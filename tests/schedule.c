@@ -211,7 +211,7 @@ static void in_two_passes(const Plan *p, Kern *k)
 	k->sched->along = 0;
 }
 
-// Rows of whole vectors and others, sums of them, what rounds them, and products.
+// Rows that are whole vectors and rows that are not, their sums, rounded copies, and products.
 static const char *const outputs[] = {
     "slot a : input f32[70,96]\nslot b : input f32[70,96]\n%1 = add(a, mul(b, 0.3))\n"
     "%2 = sum(mul(%1, %1); [1])\nout y = %1\nout z = %2\nout u = amax(%1; [1])\n",

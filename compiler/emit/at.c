@@ -86,12 +86,13 @@ static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 static unsigned past_caches(Gen *g, Ref r, const Index *idx, const Lanes *lanes)
 {
 	enum { LINE = 64, LEAST = 16 };
+	if (!is_past(g->kern->sched, r))
+		return 0;
 	const Val *v = val(g->graph, r);
 	Shape rows = memory_shape(v);
 	Index linear = ravel(g->vars, &rows, idx);
 	int64_t bytes = elems[v->type].bytes, vector = MIN(LINE, g->width * bytes);
-	bool full = is_past(g->kern->sched, r) && lanes->step == 1 && !lanes->vector &&
-	            !lanes->mask && vector >= LEAST &&
+	bool full = lanes->step == 1 && !lanes->vector && !lanes->mask && vector >= LEAST &&
 	            index_align(g->vars, &linear) * bytes % vector == 0;
 	return full ? (unsigned)vector : 0;
 }

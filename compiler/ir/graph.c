@@ -531,6 +531,11 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	return g;
 }
 
+bool is_same_value(const Graph *g, const Val *v)
+{
+	return v->op == O_cast && v->type == val(g, v->in[0])->type;
+}
+
 void set_pitch(Graph *g, Ref r, int64_t pitch)
 {
 	((Val *)val(g, r))->pitch = pitch;

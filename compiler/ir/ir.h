@@ -275,6 +275,8 @@ Graph *graph_live(Arena *, const Graph *);
 // The same, and a slot's value that is stored in another slot becomes a copy, so that kernels may
 // swap slots.
 Graph *graph_unalias(Arena *, const Graph *);
+// True if v is a value of its own that has the elements of another: a cast to the same type.
+bool is_same_value(const Graph *, const Val *v);
 void set_pitch(Graph *, Ref, int64_t pitch);
 // Returns by Ref how often each value is used: as operand of a live value, output or store. 0: the
 // value is dead.

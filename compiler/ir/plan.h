@@ -147,10 +147,9 @@ typedef struct Sched {
 // below a move has the shape of `space`, of `space` reduced, or is broadcast to these. An output
 // may be in the memory of an operand that is last used here, and only at the same index (see `to`).
 // So a worker computes each element once, reads what a block or row needs before it writes any
-// output of it, and writes outputs after its last reduction, or, `along`, as its only pass over a
-// row has read that index. A loop reads its operands from memory,
-// except constants; its body is a plan, whose inputs and outputs are, for each iteration, where the
-// loop's values are.
+// output of it, and writes outputs after its last reduction, or, `along`, once its only pass over a
+// row has read that index. A loop reads its operands from memory, except constants; its body is a
+// plan, whose inputs and outputs are, for each iteration, where the loop's values are.
 typedef struct Kern {
 	KernKind kind;
 	Shape space;
