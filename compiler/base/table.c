@@ -129,11 +129,13 @@ static void widen(Table *table)
 uint64_t *table_cell(Table *table, const void *key, size_t bytes)
 {
 	uint32_t hash = bucket_hash(table, key, bytes);
-	if (2 * ((size_t)table->count + 1) > table->room)
-		widen(table);
-	Bucket *bucket = probe(table, key, bytes, hash);
-	if (bucket->item)
+	Bucket *bucket = table->room ? probe(table, key, bytes, hash) : NULL;
+	if (bucket && bucket->item)
 		return &ITEM(table->item, bucket->item - 1)->value;
+	if (2 * ((size_t)table->count + 1) > table->room) {
+		widen(table);
+		bucket = probe(table, key, bytes, hash);
+	}
 	Item *item = ADD(table->arena, table->item, table->count);
 	*item = (Item){table->borrows_keys ? key : take_copy(table->arena, key, bytes), bytes, 0};
 	*bucket = (Bucket){hash, ++table->count};

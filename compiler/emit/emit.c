@@ -122,7 +122,7 @@ static Gen kernel_gen(const Gen *base, const Signature *signature)
 	g.kern = signature->kern;
 	g.kernel = number(&g, 0);
 	g.kernels = 1;
-	g.signature = take_copy(g.arena, signature, sizeof *signature);
+	g.signature = signature;
 	bool *inside = NEWS(g.arena, bool, g.graph->nval);
 	for (int i = 0; i < signature->inside.count; i++)
 		inside[signature->inside.at[i]] = true;

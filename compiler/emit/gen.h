@@ -44,7 +44,7 @@ typedef struct Gen {
 	const Graph *graph;
 	const Kern *kern;
 	const bool *inside; // indexed by Ref: the kernel computes it, though it may be in memory
-	struct Signature *signature; // entries of buf by location
+	const struct Signature *signature; // entries of buf by location
 	LLVMContextRef context;
 	LLVMModuleRef module;
 	LLVMBuilderRef b;

@@ -136,6 +136,16 @@ Signature *signature_bundle(Arena *arena, const Plan *plan, const int *writer, i
 }
 
 // ---- addresses ------------------------------------------------------------------------
+// Threads that compile other kernels share the arena of the signatures, so nothing is added here.
+
+static int known_entry(const Signature *s, Location p)
+{
+	int64_t key[2] = {p.block, p.offset};
+	const uint64_t *cell = table_find(s->entry, key, sizeof key);
+	if (!cell)
+		bug("a kernel's code reads what its signature does not name");
+	return (int)*cell - 1;
+}
 
 static Value buffer_address(Gen *g, int entry)
 {
@@ -155,12 +165,12 @@ static Value buffer_address(Gen *g, int entry)
 Value location_address(Gen *g, Ref r)
 {
 	Location p = value_location(g->plan, r);
-	return buffer_address(g, location_entry(g->signature, p));
+	return buffer_address(g, known_entry(g->signature, p));
 }
 
 Value out_address(Gen *g, int k)
 {
-	return buffer_address(g, location_entry(g->signature, g->kern->to[k]));
+	return buffer_address(g, known_entry(g->signature, g->kern->to[k]));
 }
 
 Value work_memory(Gen *g, int64_t offset)
