@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -31,13 +32,13 @@ enum { DIGITS = 16, NAME = sizeof first + DIGITS + sizeof last - 1 };
 // reading them.
 struct temporary {
 	struct temporary *next;
-	volatile sig_atomic_t used;
+	atomic_bool used;
 	char path[PATH_MAX];
 };
-static struct temporary *volatile all;
+static _Atomic(struct temporary *) all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static volatile sig_atomic_t writer; // a process
+static atomic_int writer; // a process
 
 void amos_file_writer(int process)
 {

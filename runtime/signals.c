@@ -2,8 +2,9 @@
 #include "rt.h"
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
-static volatile sig_atomic_t interrupts;
+static atomic_int interrupts; // read by trainings in other threads
 
 static void interrupt(int signal)
 {
