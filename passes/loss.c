@@ -315,9 +315,21 @@ static Shape operand_shape(Graph *g, const Expr *e, int k)
 	return val(g, eval_expr(g, where, e->in[k], look_name, g))->shape;
 }
 
-// True if each element of an operand meets several of the other, which has another rank: [N, 1] and
-// [N] make [N, N]. A new input has the shape of the other operand.
-static bool is_crossed(void *graph, const Expr *e)
+// True if elements of operand k, but not the only one, meet several of the other operand.
+static bool repeats(Graph *g, const Expr *e, int k)
+{
+	Shape own = operand_shape(g, e, k), other = operand_shape(g, e, !k), both = {0};
+	both.rank = MAX(own.rank, other.rank);
+	for (int a = 1; a <= both.rank; a++)
+		both.dim[both.rank - a] = MAX(a > own.rank ? 1 : own.dim[own.rank - a],
+		                              a > other.rank ? 1 : other.dim[other.rank - a]);
+	return count_of(&own) > 1 && count_of(&both) > count_of(&own);
+}
+
+// True if a loss repeats elements of an operand, as its data may be meant otherwise, or if both
+// operands of a map repeat those of the other, of another rank: [N, 1] and [N] make [N, N]. A new
+// input has the shape of the other operand.
+static bool is_uneven(void *graph, const Expr *e)
 {
 	Graph *g = graph;
 	const Loss *loss = loss_called(e);
@@ -326,27 +338,27 @@ static bool is_crossed(void *graph, const Expr *e)
 	    (loss ? loss->labels == LABELS_values : e->op < OPS && prims[e->op].cls == C_map);
 	if (!maps || find_part(e, is_unknown, g))
 		return false;
-	Shape x = operand_shape(g, e, 0), y = operand_shape(g, e, 1), both = {0};
-	both.rank = MAX(x.rank, y.rank);
-	for (int a = 1; a <= both.rank; a++)
-		both.dim[both.rank - a] =
-		    MAX(a > x.rank ? 1 : x.dim[x.rank - a], a > y.rank ? 1 : y.dim[y.rank - a]);
-	return x.rank != y.rank && count_of(&both) > MAX(count_of(&x), count_of(&y));
+	bool first = repeats(g, e, 0), second = repeats(g, e, 1);
+	return loss ? first || second
+	            : first && second && operand_shape(g, e, 0).rank != operand_shape(g, e, 1).rank;
 }
 
-static const char *crossed_doubt(const Graph *model, const Expr *e)
+static const char *uneven_doubt(const Graph *model, const Expr *e)
 {
 	Graph *g = graph_live(model->arena, model);
 	g->from = add_node(g, "loss", "loss");
-	const Expr *call = find_part(e, is_crossed, g);
+	const Expr *call = find_part(e, is_uneven, g);
 	if (!call)
 		return NULL;
 	Shape x = operand_shape(g, call, 0), y = operand_shape(g, call, 1);
-	return format(g->arena,
-	              "--loss: %s of %s and %s combines every element of one with every element "
-	              "of the other; a new input would have the shape of the output",
-	              call->op < OPS ? prims[call->op].name : call->name,
-	              shape_text(g->arena, E_f32, &x), shape_text(g->arena, E_f32, &y));
+	bool first = repeats(g, call, 0), second = repeats(g, call, 1);
+	return format(
+	    g->arena, "--loss: %s of %s and %s %s; a new input would have the shape of the output",
+	    call->op < OPS ? prims[call->op].name : call->name, shape_text(g->arena, E_f32, &x),
+	    shape_text(g->arena, E_f32, &y),
+	    first && second ? "combines every element of one with every element of the other"
+	    : first         ? "repeats the elements of the first"
+	                    : "repeats the elements of the second");
 }
 
 const char *loss_doubt(const Graph *g, const char *expr)
@@ -354,7 +366,7 @@ const char *loss_doubt(const Graph *g, const char *expr)
 	const Expr *e = parse_text(g->arena, where, expr),
 	           *call = find_part(e, is_misused, (void *)g);
 	if (!call)
-		return crossed_doubt(g, e);
+		return uneven_doubt(g, e);
 	const Loss *loss = loss_called(call);
 	const char *name = call->in[0]->name;
 	return format(g->arena, "--loss: %s(%s, ...): expected %s, found %s; %s", loss->name,
