@@ -305,6 +305,9 @@ static int verb_run(struct command *c)
 {
 	if (!c->options.out)
 		return amos_fail(AMOS_USAGE, "run: expected -o OUT.npz");
+	if (!amos_npz_named(c->options.out))
+		return amos_fail(AMOS_USAGE, "run: expected -o OUT.npz, found '%s'",
+		                 c->options.out);
 	c->options.out = amos_output_name(c->options.out);
 	return with_model(c, 1, (const char *const[]){"run", NULL}, run);
 }

@@ -112,3 +112,14 @@ int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 	amos_file_drop(&file);
 	return amos_no_memory(path);
 }
+
+bool amos_npz_named(const char *path)
+{
+	static const char *const others[] = {".npy",         ".csv",  ".json", ".jsonl",
+	                                     ".safetensors", ".onnx", ".txt"};
+	const char *dot = strrchr(path, '.');
+	for (int k = 0; dot && k < COUNT(others); k++)
+		if (!strcmp(dot, others[k]))
+			return false;
+	return true;
+}

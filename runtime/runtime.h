@@ -218,6 +218,8 @@ struct amos_array {
 };
 // Writes to a temporary file, then renames it. bf16 is stored as f32.
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *);
+// True unless the name ends as files of another format do.
+bool amos_npz_named(const char *path);
 int amos_npz_read(const char *path, int64_t *n, struct amos_array **);
 void amos_npz_free(int64_t n, struct amos_array *);
 

@@ -167,14 +167,13 @@ static void write_trace(Bench *b, const char *path)
 	for (int64_t i = 0; i < spans.count; i++) {
 		const struct amos_span *s = &spans.at[i];
 		const struct amos_kernel *k = s->kernel;
-		json_array_append_new(events,
-		                      json_pack("{so ss ss si sI sf sf s{ss ss sI}}", "name",
-		                                json_text(k->name), "cat", k->kind, "ph", "X",
-		                                "pid", 1, "tid", (json_int_t)s->thread, "ts",
-		                                1e-3 * (double)(s->begin - start), "dur",
-		                                1e-3 * (double)(s->end - s->begin), "args", "shape",
-		                                k->shape, "role", k->role, "workers",
-		                                (json_int_t)k->workers));
+		json_array_append_new(
+		    events,
+		    json_pack("{so ss ss si sI sf sf s{ss ss sI}}", "name", json_text(k->name),
+		              "cat", k->kind, "ph", "X", "pid", 1, "tid", (json_int_t)s->thread,
+		              "ts", 1e-3 * (double)(s->begin - start), "dur",
+		              1e-3 * (double)(s->end - s->begin), "args", "shape", k->shape, "role",
+		              k->role, "workers", (json_int_t)k->workers));
 	}
 	json_t *trace = json_pack("{so ss}", "traceEvents", events, "displayTimeUnit", "ms");
 	char *text = json_dumps(trace, JSON_COMPACT | JSON_REAL_PRECISION(9));

@@ -142,6 +142,8 @@ static void call(Session *session, const Batch *a)
 static void run_batch(Session *session)
 {
 	const char *out = stream_output(session, "OUT.npz");
+	if (!amos_npz_named(out))
+		bad_usage(session, format(session->arena, "expected -o OUT.npz, found '%s'", out));
 	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
 		bad_usage(session, "expected --data IN.npz or --data NAME=SOURCE for the inputs");
 	Program *p = program_new(session, open_data(session));
