@@ -613,10 +613,54 @@ static void choose_stream(Tiling *d)
 	update(d);
 }
 
+// Returns how many workers columns of b are worth, which come from memory or L2.
+static int64_t column_workers(const Tiling *d)
+{
+	enum { WORTH = 256 << 10 }; // bytes of a worker
+	return MAX(1, MIN(d->t->machine->workers, d->p.k * d->p.n * d->p.bytes / WORTH));
+}
+
+// True if few rows meet columns of b, and both lie in memory along k: to pack panels of b would
+// take longer than to multiply it. There are columns for all workers.
+static bool meets_columns(const Tiling *d)
+{
+	enum { ROWS = 8, LINE = 16 }; // steps of k
+	const Stride *a = &d->stride[0], *b = &d->stride[1];
+	int64_t lanes = d->t->machine->lanes;
+	bool windows = d->t->sched->a == W_patch || d->t->sched->a == W_winograd;
+	bool lies = a->fixed && a->along == 1 && b->fixed && b->down == 1 && b->along > 1;
+	return lies && !windows && !d->t->tuning->packed && d->p.m <= ROWS && d->p.batch == 1 &&
+	       d->v->type == E_f32 && d->p.fold == 1 && d->p.k % LINE == 0 && d->p.n % lanes == 0 &&
+	       d->p.n / lanes >= column_workers(d);
+}
+
+// Then a worker reads each of its columns once, from the first step of k to the last.
+static void choose_columns(Tiling *d)
+{
+	enum { LINE = 16, SOON = 512 }; // steps of k
+	Sched *s = d->t->sched;
+	if (!meets_columns(d))
+		return;
+	s->a = W_place;
+	s->b = W_along;
+	s->b_ahead = SOON;
+	s->vectors = s->strips = s->group = 1;
+	s->height = d->p.m;
+	s->depth = d->p.k;
+	s->unroll = LINE;
+	s->order = N_strips;
+	s->parts = 0;
+	update(d);
+	s->panels = ceil_div(d->p.panels, column_workers(d));
+	update(d);
+}
+
 // b is read in place if few strips meet it, and every panel is complete.
 static void choose_b(Tiling *d)
 {
 	enum { FEW = 10 };
+	if (d->t->sched->b == W_along)
+		return;
 	const Scheduler *t = d->t;
 	const Tuning *tuning = t->tuning;
 	Sched *s = t->sched;
@@ -651,7 +695,8 @@ static void choose_sharing(Tiling *d)
 	int64_t groups = s->gang > 1 ? d->p.down / 2 : d->p.down;
 	s->b_shared = !d->p.squares.summed && !s->kept && is_shared(d, 1, (Packing)s->b, groups);
 	update(d);
-	bool next = (rows && a.down) || s->a_shared; // the tile may prefetch the next strip
+	bool next = (rows && a.down && s->b != W_along) ||
+	            s->a_shared; // the tile may prefetch the next strip
 	if (next && !d->p.matrix && s->panels > 1 && s->order == N_strips && !d->t->tuning->still)
 		s->a_ahead =
 		    ceil_div(s->a_shared && s->a == W_copy ? d->p.a_step : s->height, s->panels);
@@ -752,6 +797,7 @@ void tile_product(Scheduler *t)
 		choose_split(&d);
 	choose_pieces(&d);
 	choose_stream(&d);
+	choose_columns(&d);
 	choose_evenly(&d);
 	choose_b(&d);
 	update(&d);

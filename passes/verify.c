@@ -170,6 +170,9 @@ static void check_tile(const Contents *c)
 	if (!z.matrix && (tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
+	if (s->b == W_along && (s->a != W_place || z.fold > 1 || z.strips > 1 || z.blocks > 1 ||
+	                        z.n % z.width || s->depth % s->unroll || s->unroll % z.lanes))
+		fail(p->name, "kernel %d: no rows and columns for lanes along k", k);
 	if (z.blocks > 1 && z.held < s->panels)
 		fail(p->name, "kernel %d: sums are finished before the last block of k", k);
 	if (s->gang > 1 && (z.blocks == 1 || z.batch > 1 || s->parts > 1))

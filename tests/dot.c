@@ -51,6 +51,15 @@ static const struct Case {
     NT(100, 100, 100),
     NT(61, 1100, 77),
     NT(1, 512, 300),
+    NT(1, 16, 16), // few rows meet columns in place from here on
+    NT(7, 48, 96),
+    NT(2, 1008, 32),
+    NT(8, 4096, 512),
+    {"few rows by columns, maps and their sums after", 160,
+     "graph few\nslot a : input f32[6,400]\nslot b : input f32[64,160]\nslot c : input f32[64]\n"
+     "%1 = slice(a; [0,32], [6,160], [1,1]) : f32[6,160]\n"
+     "%2 = max(dot(%1, permute(b; [1,0])) + reshape(c; [1,64]), 0) : f32[6,64]\n"
+     "out y = %2\nout s = sum(%2; [0]) * 0.125\n"},
     NT(700, 100, 90),
 #define TN(m, k, n) PRODUCT("tn", m, k, n, #k "," #m, #k "," #n, "dot(permute(a; [1,0]), b)")
     TN(5, 7, 9),

@@ -430,6 +430,34 @@ static int test_stream(Arena *arena)
 	return failed;
 }
 
+// Few rows meet columns in place, by lanes along k, unless columns are too few for all workers.
+static int test_columns(Arena *arena)
+{
+	static const struct {
+		int64_t rows, depth, columns;
+		bool along;
+	} cases[] = {{8, 4096, 1024, true},  {1, 64, 32, true},     {9, 4096, 1024, false},
+	             {8, 4090, 1024, false}, {8, 65536, 64, false}, {8, 4096, 1020, false}};
+	int failed = 0;
+	for (int i = 0; i < COUNT(cases); i++) {
+		const char *text = format(arena,
+		                          "graph columns\nslot a : input f32[%lld,%lld]\n"
+		                          "slot b : input f32[%lld,%lld]\n"
+		                          "out y = dot(a, permute(b; [1,0]))\n",
+		                          (long long)cases[i].rows, (long long)cases[i].depth,
+		                          (long long)cases[i].columns, (long long)cases[i].depth);
+		const Graph *g = parse_graph(arena, "columns", text, book_builtin());
+		const Plan *p = plan_graph(arena, g, "columns", machine_named("x86-64-v3"));
+		verify_plan(p);
+		if ((p->kerns.at[0].sched->b == W_along) == cases[i].along)
+			continue;
+		printf("FAILED columns: %lld rows of %lld by %lld\n", (long long)cases[i].rows,
+		       (long long)cases[i].depth, (long long)cases[i].columns);
+		failed++;
+	}
+	return failed;
+}
+
 // The exponentials of a row that only the second-level cache holds are kept.
 static int test_kept(Arena *arena)
 {
@@ -530,6 +558,7 @@ int main(void)
 	failed += test_rounded_loop(arena);
 	failed += test_rows_in_place(arena);
 	failed += test_stream(arena);
+	failed += test_columns(arena);
 	failed += test_large(arena);
 	arena_free(arena);
 	for (int i = 1; i < tuning_count; i++)

@@ -153,7 +153,7 @@ static void product(Dot *d)
 		d->sums = element(d, work_memory(g, d->p.part_offset),
 		                  sum_of(g, times(g, d->part, d->p.part_size), d->first_column));
 	} else {
-		if (d->s->a != W_winograd)
+		if (d->s->a != W_winograd && d->s->b != W_along)
 			choose_streams(d);
 		d->sums = local_memory(g, MAX(1, d->s->gang) * d->p.sums);
 	}
@@ -327,6 +327,10 @@ static Tile tile_of(const Dot *d, const Stride *a, const Stride *b)
 	          .b_ahead = (int)s->b_ahead,
 	          .soon = s->a_shared && s->a == W_copy ? 0 : (int)s->a_ahead,
 	          .soon_row = a->down};
+	if (s->b == W_along) {
+		t.b_column = b->along;
+		t.unroll = (int)(s->unroll / p->lanes);
+	}
 	if (s->a == W_place) {
 		t.a_row = a->down;
 		t.loop[0].a_step = a->along * p->fold;

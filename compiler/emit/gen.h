@@ -452,6 +452,7 @@ struct Tile {
 	int loops;      // over k, the innermost first; the last takes all that remains
 	int64_t square; // the function packs: a SquareOf
 	int64_t a_row, b_step, c_row;     // elements from row to row, from step to step
+	int64_t b_column;                 // from column to column; 0: lanes are not steps of k
 	int64_t b_vector;                 // of b in matrix registers: from one to the next
 	int64_t slices, a_slice, b_slice; // how many there are of a and b; from one to the next
 	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0

@@ -277,12 +277,76 @@ void tile_start(Gen *g, const Gen *around, const Tile *t)
 	LLVMPositionBuilderAtEnd(g->b, LLVMAppendBasicBlockInContext(g->context, g->function, ""));
 }
 
-void write_vector_tile(const Gen *around, const Tile *t)
+// ---- lanes along k --------------------------------------------------------------------
+
+// Returns how many columns are multiplied at once, whose sums and a vector of each are in
+// registers, with one of a.
+static int columns_at_once(const Gen *g, const Tile *t)
 {
-	Gen own, *g = &own;
+	int columns = 1;
+	while (2 * columns * (t->rows + 1) < g->target->machine->registers &&
+	       2 * columns <= t->vectors * t->lanes)
+		columns *= 2;
+	return columns;
+}
+
+// Each step is a vector of steps of k, of rows and columns.
+static void take_along(Gen *g, const Tile *t, Steps *s, int count)
+{
+	int columns = columns_at_once(g, t);
+	for (int c = 0; c < columns; c++)
+		prefetch_line(g, along(g, t, s->b, c * t->b_column + t->b_ahead), F_read);
+	for (int64_t k = 0; k < count * t->lanes; k += t->lanes) {
+		Value b[ACCUMULATORS];
+		for (int c = 0; c < columns; c++)
+			b[c] = load_vector(g, t, s->b, c * t->b_column + k);
+		for (int r = 0; r < t->rows; r++) {
+			Value a = load_vector(g, t, s->a, r * t->a_row + k);
+			for (int c = 0; c < columns; c++) {
+				Value *sum = &s->sum[r * columns + c];
+				*sum = mul_add(g, a, b[c], *sum);
+			}
+		}
+	}
+	s->a = along(g, t, s->a, count * t->lanes);
+	s->b = along(g, t, s->b, count * t->lanes);
+}
+
+// Multiplies the rows by the columns from s->b on. s->soon: where their sums go.
+static void take_columns(Gen *g, const Tile *t, Steps *s, int columns)
+{
+	Steps own = {.take = take_along, .a = s->a, .b = s->b};
+	for (int i = 0; i < t->rows * columns; i++)
+		own.sum[i] = LLVMConstNull(vector_type(g, t));
+	Value lanes = number(g, t->lanes), add = LLVMGetParam(g->function, 4);
+	take_all(g, t, &own, LLVMBuildUDiv(g->b, LLVMGetParam(g->function, 0), lanes, ""));
+	for (int i = 0; i < t->rows * columns; i++) {
+		Value to = along(g, t, s->soon, i / columns * t->c_row + i % columns);
+		Value sum = g->ops->reduce_lanes(g, O_sum, t->type, own.sum[i]);
+		Value before = LLVMBuildLoad2(g->b, elem_type(g, t->type), to, "");
+		before = LLVMBuildSelect(g->b, add, before, LLVMConstNull(LLVMTypeOf(sum)), "");
+		LLVMBuildStore(g->b, LLVMBuildFAdd(g->b, before, sum, ""), to);
+	}
+	s->b = along(g, t, s->b, columns * t->b_column);
+	s->soon = along(g, t, s->soon, columns);
+}
+
+static void write_along(Gen *g, const Tile *t)
+{
+	int columns = columns_at_once(g, t);
+	Value f = g->function;
+	Steps s = {.a = LLVMGetParam(f, 1), .b = LLVMGetParam(f, 2), .soon = LLVMGetParam(f, 3)};
+	Value groups = number(g, t->vectors * t->lanes / columns);
+	step_loop(g, t, &s, groups, take_columns, columns);
+	LLVMBuildRetVoid(g->b);
+}
+
+// ---- the function ---------------------------------------------------------------------
+
+static void write_sums(Gen *g, const Tile *t)
+{
 	if (t->rows * t->vectors > ACCUMULATORS)
 		bug("a tile of %d x %d vectors", t->rows, t->vectors);
-	tile_start(g, around, t);
 	Value f = g->function;
 	Steps s = {.take = take_steps,
 	           .a = LLVMGetParam(f, 1),
@@ -303,5 +367,12 @@ void write_vector_tile(const Gen *around, const Tile *t)
 	write_tile(g, t, &s, LLVMGetParam(f, 3), true);
 	LLVMPositionBuilderAtEnd(g->b, set);
 	write_tile(g, t, &s, LLVMGetParam(f, 3), false);
-	LLVMDisposeBuilder(g->b);
+}
+
+void write_vector_tile(const Gen *around, const Tile *t)
+{
+	Gen own;
+	tile_start(&own, around, t);
+	(t->b_column ? write_along : write_sums)(&own, t);
+	LLVMDisposeBuilder(own.b);
 }

@@ -110,6 +110,7 @@ typedef enum LoopOrder { // of the loops around a tile (N_), from the outermost
 
 typedef enum Packing { // how an operand of a product comes to the tile
 	W_place,       // read in place
+	W_along,       // b, read in place by lanes along k: few rows meet columns that are adjacent
 	W_copy,        // packed with lanes along the tile's own axis: rows of a, columns of b
 	               // (P_blocks: threads side by side read along it)
 	W_transpose,   // packed with lanes along k, transposed in registers (b) or left so (a)

@@ -26,11 +26,9 @@ static const char *const partitions[] = {
     [P_tiles] = "tiles", [P_heads] = "heads",     [P_blocks] = "blocks"};
 static const char *const accumulations[] = {[A_own] = "own", [A_f32] = "f32", [A_f64] = "f64"};
 static const char *const orders[] = {[N_strips] = "strips", [N_panels] = "panels"};
-static const char *const packings[] = {[W_place] = "place",
-                                       [W_copy] = "copy",
-                                       [W_transpose] = "transpose",
-                                       [W_patch] = "patch",
-                                       [W_winograd] = "winograd"};
+static const char *const packings[] = {
+    [W_place] = "place",         [W_along] = "along", [W_copy] = "copy",
+    [W_transpose] = "transpose", [W_patch] = "patch", [W_winograd] = "winograd"};
 
 static const struct SchedField {
 	const char *name;
