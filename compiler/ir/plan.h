@@ -174,6 +174,12 @@ static inline bool holds_rows(const Sched *s, int64_t row, int64_t cache)
 	return s->ahead.count * row * 8 <= cache;
 }
 
+// True if a product reduces its rows, rather than its columns.
+static inline bool reduces_along(const Kern *k)
+{
+	return k->kind == L_dot && k->space.rank && k->reduce >> (k->space.rank - 1) & 1;
+}
+
 static inline bool is_past(const Sched *s, Ref r)
 {
 	bool past = false;
@@ -459,6 +465,13 @@ enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 // Partial results of reductions, in a kernel's work:
 enum { PARTIAL = 8 };                  // bytes of an element of any type
 int64_t partial_line(int64_t columns); // elements from the start of a row to that of the next
+enum { ROWS_JOINED = 64 }; // of a product, whose sums a worker of the launch after joins
+// Returns the elements of the parts of a product's reduction: of the columns of each block of rows,
+// or of the rows of each panel.
+static inline int64_t partial_elements(const Kern *k, const DotSizes *p)
+{
+	return reduces_along(k) ? p->panels * partial_line(p->m) : p->down * partial_line(p->n);
+}
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 
