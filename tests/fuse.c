@@ -337,6 +337,19 @@ static void test_row_sums(Arena *arena)
 	            COUNT(apart), apart);
 }
 
+// Rows of bf16 are prefetched if the cache holds two of them, though it would not hold those of
+// f32.
+static void test_next_row(Arena *arena)
+{
+	static const char *const lines[] = {"ahead x"};
+	const Plan *p = plan_on(arena, "x86-64-v3", 0, "next row",
+	                        "graph next_row\nslot x : input bf16[64,50000]\n"
+	                        "%1 = cast(x; f32)\n%2 = amax(%1; [1])\n%3 = sub(%1, %2)\n"
+	                        "%4 = exp(%3)\n%5 = sum(%4; [1])\n%6 = div(%4, %5)\n"
+	                        "%7 = cast(%6; bf16)\nout y = %7\n");
+	expect_text(arena, p, "next row", COUNT(lines), lines);
+}
+
 // The kernel that computes an activation stores its derivative, and not what both are computed
 // from.
 static void test_derivative(Arena *arena)
@@ -400,6 +413,7 @@ int main(void)
 	test_chain(arena);
 	test_point(arena);
 	test_row_sums(arena);
+	test_next_row(arena);
 	test_derivative(arena);
 	test_random(arena, 300);
 	arena_free(arena);

@@ -167,11 +167,15 @@ typedef struct Kern {
 	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
 
-// True if a cache of so many bytes holds a row and the next of the values that are prefetched: f32,
-// a row of so many elements.
-static inline bool holds_rows(const Sched *s, int64_t row, int64_t cache)
+// True if a cache of so many bytes holds a row, of so many elements, and the next of the values
+// that are prefetched. On a GPU, all count as f32.
+static inline bool holds_rows(const Graph *g, const Sched *s, const Machine *machine, int64_t row,
+                              int64_t cache)
 {
-	return s->ahead.count * row * 8 <= cache;
+	int64_t bytes = 0;
+	for (int i = 0; i < s->ahead.count; i++)
+		bytes += machine->threads > 1 ? 4 : elems[val(g, s->ahead.at[i].val)->type].bytes;
+	return 2 * row * bytes <= cache;
 }
 
 // True if a product reduces its rows, rather than its columns.
