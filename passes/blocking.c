@@ -276,7 +276,7 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 		t->seen[ahead->at[i].val] = false;
 	forget_seen(t);
 	int64_t cache = t->machine->threads > 1 ? t->machine->l1 : t->machine->l2 / 2;
-	if (!t->sched->along && !holds_rows(t->sched, row, cache))
+	if (!t->sched->along && !holds_rows(t->graph, t->sched, t->machine, row, cache))
 		ahead->count = 0;
 }
 

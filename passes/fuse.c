@@ -182,10 +182,57 @@ static bool needs_reduction(const Fuse *f, const Group *p, const Group *c)
 	return needs;
 }
 
-// A product may reduce its rows as they leave the tile if they are all rows of one matrix, by
+// True if each element of its space needs a result of c and nothing that other rows are needed for:
+// one kernel may compute both.
+static bool is_needed_by_rows(const Fuse *f, const Group *c)
+{
+	enum { NONE, ROW, ALL }; // needs no result of c; those of its row; of others
+	Arena *scratch = arena_within(f->arena);
+	int *needs = NEWS(scratch, int, f->graph->nval);
+	int64_t elements = count_of(&c->space);
+	bool found = false;
+	for (Ref r = c->member.at[0]; r < (Ref)f->graph->nval && !found; r++) {
+		const Reads *reads = &f->reads[r];
+		for (int i = 0; i < reads->count && f->of[r] != c - f->group.at; i++)
+			needs[r] = MAX(needs[r], needs[reads->at[i].val]);
+		if (f->cut[r] && f->of[r] == c - f->group.at)
+			needs[r] = ROW;
+		else if (needs[r] == ROW && count_of(&f->group.at[f->of[r]].space) >= elements)
+			found = true;
+		else if (needs[r] && prims[val(f->graph, r)->op].cls != C_map)
+			needs[r] = ALL;
+	}
+	arena_free(scratch);
+	return found;
+}
+
+// True if the group reads nothing but values of p.
+static bool reads_alone(const Fuse *f, const Group *group, const Group *p)
+{
+	bool alone = true;
+	for (int m = 0; m < group->member.count; m++) {
+		const Reads *reads = &f->reads[group->member.at[m]];
+		for (int i = 0; i < reads->count; i++)
+			alone &= f->of[reads->at[i].val] == p - f->group.at;
+	}
+	return alone;
+}
+
+// True if c reduces each row of a matrix of p, on a CPU, none of its reductions needs another or
+// picks an element, and no kernel that reads the rows anyway may do so meanwhile.
+static bool reduces_each_row(const Fuse *f, const Group *p, const Group *c)
+{
+	int last = c->space.rank - 1, others = 0;
+	for (int a = 0; a < last; a++)
+		others += c->space.dim[a] != 1;
+	return f->machine->threads == 1 && c->kind == L_row && c->reduce == 1u << last &&
+	       others == 1 && reads_alone(f, c, p) && !is_needed_by_rows(f, c);
+}
+
+// A product may reduce its rows or columns as they leave the tile if they are all of one matrix, by
 // workers that have complete sums, reading them again would cost more than a launch, and no
 // reduction needs another.
-static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
+static bool reduces_tiles(const Fuse *f, const Group *p, const Group *c)
 {
 	const Graph *g = f->graph;
 	const Val *root = val(g, p->root);
@@ -199,9 +246,10 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	bool tiles =
 	    f->machine->rows || (f->machine->threads > 1 && !splits_sums(g, p->root, f->machine));
 	return tiles && !reads_reduction(f, p, c) && count_of(&c->space) == count_of(&p->space) &&
-	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
-	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
-	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
+	       last_dim(&c->space) == last_dim(&p->space) && count_of(&p->space) >= LARGE_SPACE &&
+	       count_of(a) && reduces_operands(g, p, &c->space) &&
+	       reduces_operands(g, c, &c->space) &&
+	       (c->kind == L_col ? c->reduce == row_axes(&c->space) : reduces_each_row(f, p, c));
 }
 
 // True if c computes one value for each column from sums of the tiles of p: the launch of a GPU
@@ -231,10 +279,10 @@ static bool rounds_attention(const Fuse *f, const Group *p, const Group *c)
 // Finds the group that computes both, p before c. False if one loop cannot.
 static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 {
-	if (p->kind == L_dot && c->kind == L_col) {
+	if (p->kind == L_dot && reductions(c->kind)) {
 		*both = *p;
-		both->reduce = row_axes(&p->space);
-		return reduces_rows(f, p, c);
+		both->reduce = c->kind == L_col ? row_axes(&p->space) : 1u << (p->space.rank - 1);
+		return (!p->reduce || p->reduce == both->reduce) && reduces_tiles(f, p, c);
 	}
 	if (p->kind == L_dot && p->reduce && c->kind == L_map &&
 	    count_of(&c->space) < count_of(&p->space)) {
@@ -383,7 +431,7 @@ static bool after_dot(const Group *p, const Group *c)
 
 static bool reduction_after_dot(const Group *p, const Group *c)
 {
-	return p->kind == L_dot && c->kind == L_col;
+	return p->kind == L_dot && reductions(c->kind);
 }
 
 static bool map_after_sums(const Group *p, const Group *c)

@@ -720,8 +720,8 @@ static double busiest(const Tiling *d, const Sched *s)
 }
 
 // Gives workers smaller blocks, or fewer batches, if that divides the product more evenly among
-// the processors. No sum depends on it: those of the rows that leave the tiles of a worker are one
-// for all of these, so that their number stays.
+// the processors. No sum depends on it: those of columns have a part for each
+// worker's rows, whose number stays.
 static void choose_evenly(Tiling *d)
 {
 	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one
@@ -731,7 +731,8 @@ static void choose_evenly(Tiling *d)
 	int64_t processors = d->t->machine->processors;
 	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
 	int64_t unit = s->a == W_patch || s->a == W_winograd ? s->group : 1;
-	int64_t units = ceil_div(p.strips, unit), down = s->reduce.count ? p.down : units;
+	bool fixed = s->reduce.count && !reduces_along(d->t->kern);
+	int64_t units = ceil_div(p.strips, unit), down = fixed ? p.down : units;
 	if (processors <= 2 || p.squares.summed)
 		return;
 	double least = GAIN * busiest(d, s);
@@ -758,13 +759,15 @@ static void choose_evenly(Tiling *d)
 static void count_workers(const Tiling *d)
 {
 	Sched *s = d->t->sched;
+	const Kern *kern = d->t->kern;
+	int64_t joined = reduces_along(kern) ? ceil_div(d->p.m, ROWS_JOINED) : d->p.panels;
 	bool used[] = {s->a_shared, s->b_shared};
 	for (int o = 0; o < COUNT(used); o++)
 		if (used[o])
 			s->before += d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
 	s->workers = ceil_div(d->p.batch, s->batches) * d->p.down * d->p.across * MAX(1, s->parts);
-	s->after = s->parts > 1 ? d->p.strips : s->reduce.count ? d->p.panels : 0;
-	s->work = d->p.partials + s->reduce.count * d->p.down * partial_line(d->p.n) * PARTIAL;
+	s->after = s->parts > 1 ? d->p.strips : s->reduce.count ? joined : 0;
+	s->work = d->p.partials + s->reduce.count * partial_elements(kern, &d->p) * PARTIAL;
 	s->local = d->p.local;
 }
 

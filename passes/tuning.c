@@ -30,10 +30,12 @@ const char *tuning_key(Arena *arena, const Graph *g, const Kern *k)
 }
 
 // True if all sums are of the same elements in the same order: over k, and over the rows of a
-// worker or the blocks of a head.
-static bool same_sums(const Sched *s, const Sched *usual, bool back)
+// worker, the columns of a panel or the blocks of a head.
+static bool same_sums(const Sched *s, const Sched *usual, const Kern *k)
 {
-	bool rows = s->strips * s->height == usual->strips * usual->height;
+	bool back = k->kind == L_attend, along = reduces_along(k);
+	bool rows = along ? s->vectors == usual->vectors
+	                  : s->strips * s->height == usual->strips * usual->height;
 	bool squares = (s->a == W_winograd) == (usual->a == W_winograd);
 	return s->depth == usual->depth && s->parts == usual->parts && squares &&
 	       (rows || !(usual->reduce.count || back));
@@ -54,6 +56,6 @@ void tune_kernel(Scheduler *t, void tile(Scheduler *))
 	*t->sched = (Sched){0};
 	t->tuning = &tunings[*choice];
 	tile(t);
-	if (!same_sums(t->sched, &usual, t->kern->kind == L_attend))
+	if (!same_sums(t->sched, &usual, t->kern))
 		*t->sched = usual;
 }

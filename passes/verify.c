@@ -187,7 +187,7 @@ static void check_tile(const Contents *c)
 	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across * MAX(1, s->parts))
 		fail(p->name, "kernel %d: the product is not computed once, by %lld %s", k,
 		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
-	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
+	if (s->work < z.partials + s->reduce.count * partial_elements(kern, &z) * PARTIAL ||
 	    s->local < z.local)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
@@ -426,16 +426,27 @@ static void check_schedule(const Contents *c)
 
 // ---- shapes of kernels ----------------------------------------------------------------
 
+// True for the shape of reductions of a product's columns, or of the rows of one matrix.
+static bool is_dot_reduced(const Kern *kern, const Shape *s)
+{
+	int64_t columns = last_dim(&kern->space), last = last_dim(s), rows = 1;
+	if (!reduces_along(kern))
+		return last == columns && count_of(s) == last;
+	for (int a = 0; a < s->rank; a++)
+		rows = MAX(rows, s->dim[a]);
+	return last == 1 && count_of(s) == rows && rows * columns == count_of(&kern->space);
+}
+
 static bool out_fits(const Kern *kern, const Shape *s)
 {
 	if (kern->kind == L_loop || kern->kind == L_attend)
 		return true;
 	if (kern->kind == L_map)
 		return count_of(s) == count_of(&kern->space);
+	if (kern->kind == L_dot && count_of(s) != count_of(&kern->space))
+		return kern->reduce && is_dot_reduced(kern, s);
 	if (kern->kind == L_dot)
-		return last_dim(s) == last_dim(&kern->space) &&
-		       (count_of(s) == count_of(&kern->space) ||
-		        (kern->reduce && count_of(s) == last_dim(s)));
+		return last_dim(s) == last_dim(&kern->space);
 	bool reductions = kern->kind == L_row || kern->kind == L_col;
 	return same_shape(s, &kern->space) ||
 	       (reductions && is_reduced(s, &kern->space, kern->reduce));
@@ -468,7 +479,7 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 	const Shape *own = &val(g, v->in[0])->shape;
 	if (kern->kind == L_dot)
 		return kern->reduce && count_of(own) == count_of(&kern->space) &&
-		       count_of(&v->shape) == v->shape.dim[v->shape.rank - 1];
+		       is_dot_reduced(kern, &v->shape);
 	if ((kern->kind != L_row && kern->kind != L_col) || !same_shape(own, &kern->space))
 		return false;
 	for (int a = 0; a < kern->space.rank; a++)

@@ -197,6 +197,26 @@ static const struct Case {
      "graph panels\nslot a : input f32[70,75]\nslot b : input f32[75,333]\n"
      "slot c : input f32[1,333]\n%1 = dot(a, b) : f32[70,333]\n"
      "out y = max(%1 + c, 0)\nout s = sum(%1 * 0.05; [0])\n"},
+    {"many panels, and sums of their rows", 700,
+     "graph panels\nslot a : input f32[75,205]\nslot b : input f32[75,700]\n"
+     "slot c : input f32[1,700]\n%1 = dot(permute(a; [1,0]), b) : f32[205,700]\n"
+     "out y = max(%1 + c, 0)\nout s = sum(%1 * 0.05; [1])\nout t = amax(abs(%1); [1])\n"},
+    {"blocks of a long sum, and sums of rows", 3000,
+     "graph blocks\nslot a : input f32[270,3000]\nslot b : input f32[333,3000]\n"
+     "%1 = dot(a, permute(b; [1,0])) : f32[270,333]\n"
+     "out y = max(%1, 0)\nout s = sum(%1 * %1 * 0.001; [1])\n"},
+    {"few rows, and sums of them", 9000,
+     "graph low\nslot a : input f32[8,64]\nslot b : input f32[64,9000]\n"
+     "%1 = dot(a, b) : f32[8,9000]\nout y = %1\nout s = sum(%1 * 0.01; [1])\n"},
+    {"sums of exponentials of rows, which need the largest", 333,
+     "graph exponentials\nslot a : input f32[270,60]\nslot b : input f32[60,333]\n"
+     "%1 = dot(a, b) : f32[270,333]\n%2 = amax(%1; [1]) : f32[270,1]\n"
+     "%3 = sum(exp(%1 - %2); [1]) : f32[270,1]\nout y = %1\nout s = %2 + log(%3)\n"},
+    {"squares of windows, and sums of their rows", WINOGRAD(20),
+     "graph squares\nslot x : input f32[2,30,31,20]\nslot w : input f32[180,40]\n"
+     "%1 = window(max(x, 0); [1,30,3,1,1,1,1, 2,31,3,1,1,1,1], 0.5) : f32[2,30,31,20,3,3]\n"
+     "%2 = dot(reshape(permute(%1; [0,1,2,4,5,3]); [1860,180]), w) : f32[1860,40]\n"
+     "out y = max(%2, 0)\nout s = sum(%2 * 0.01; [1])\n"},
     {"squares of windows, and sums of them", WINOGRAD(20),
      "graph squares\nslot x : input f32[2,30,31,20]\nslot w : input f32[180,40]\n"
      "slot c : input f32[1,40]\n"
@@ -447,7 +467,8 @@ static struct Case random_case(Arena *arena, uint64_t *state)
 	enum { LARGEST = 4000, WORK = 1 << 26, RESULT = 1 << 20 };
 	static const char *const before[] = {"%s", "max(%s, 0)", "%s * 0.5 + 0.25"};
 	static const char *const after[] = {"out y = %1\n", "out y = max(%1 + c, 0)\n",
-	                                    "out y = %1 * 0.5\nout s = sum(%1 * 0.01; [0])\n"};
+	                                    "out y = %1 * 0.5\nout s = sum(%1 * 0.01; [0])\n",
+	                                    "out y = %1 * 0.5\nout s = sum(%1 * 0.01; [1])\n"};
 	int64_t m = random_size(state, LARGEST), n = random_size(state, MIN(LARGEST, RESULT / m));
 	int64_t k = random_size(state, MIN(LARGEST, WORK / (m * n)));
 	const char *a_type = random_type(state), *b_type = random_type(state);
@@ -456,7 +477,8 @@ static struct Case random_case(Arena *arena, uint64_t *state)
 	const char *form = before[kind / 3 % COUNT(before)];
 	const char *a = format(arena, form, widened(arena, "a", a_type));
 	const char *b = widened(arena, "b", b_type);
-	struct Case c = {.depth = (int)MAX(k, m)}; // a sum over rows has as many terms
+	struct Case c = {.depth =
+	                     (int)MAX(k, MAX(m, n))}; // a sum of columns or rows has m or n terms
 	c.name = format(arena, "%s %lldx%lldx%lld of %s by %s",
 	                a_turned   ? "tn"
 	                : b_turned ? "nt"

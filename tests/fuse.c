@@ -320,6 +320,36 @@ static void test_point(Arena *arena)
 	}
 }
 
+// A product of a CPU sums its rows if an update needs the sums of all of them.
+static void test_row_sums(Arena *arena)
+{
+	static const char text[] =
+	    "graph row_sums\nslot x : input f32[32,512]\nslot g : input f32[32,256]\n"
+	    "slot w : param f32[512,256]\n%1 = permute(x; [1,0])\n%2 = dot(%1, g)\n"
+	    "%3 = mul(%2, %2)\n%4 = sum(%3; [1])\n%5 = sum(sqrt(%4); [0,1])\n%6 = add(%4, %5)\n"
+	    "%7 = div(%2, %6)\n%8 = sub(w, %7)\nstore w = %8\n";
+	static const char *const summed[] = {"kernel dot [512,/256]\n"};
+	static const char *const apart[] = {"kernel dot [512,256]\n", "kernel row [512,/256]\n"};
+	Elem f32 = 0;
+	expect_text(arena, plan_on(arena, "x86-64-v3", f32, "row sums", text), "row sums",
+	            COUNT(summed), summed);
+	expect_text(arena, plan_on(arena, "cuda-sm_80", f32, "row sums", text), "row sums",
+	            COUNT(apart), apart);
+}
+
+// Rows of bf16 are prefetched if the cache holds two of them, though it would not hold those of
+// f32.
+static void test_next_row(Arena *arena)
+{
+	static const char *const lines[] = {"ahead x"};
+	const Plan *p = plan_on(arena, "x86-64-v3", 0, "next row",
+	                        "graph next_row\nslot x : input bf16[64,50000]\n"
+	                        "%1 = cast(x; f32)\n%2 = amax(%1; [1])\n%3 = sub(%1, %2)\n"
+	                        "%4 = exp(%3)\n%5 = sum(%4; [1])\n%6 = div(%4, %5)\n"
+	                        "%7 = cast(%6; bf16)\nout y = %7\n");
+	expect_text(arena, p, "next row", COUNT(lines), lines);
+}
+
 // The kernel that computes an activation stores its derivative, and not what both are computed
 // from.
 static void test_derivative(Arena *arena)
@@ -382,6 +412,8 @@ int main(void)
 	test_rounded_kernel(arena);
 	test_chain(arena);
 	test_point(arena);
+	test_row_sums(arena);
+	test_next_row(arena);
 	test_derivative(arena);
 	test_random(arena, 300);
 	arena_free(arena);

@@ -159,7 +159,9 @@ void prefetch_row(Gen *g, const Index *idx)
 	int64_t row = 1;
 	for (int a = 0; a < kern->space.rank; a++)
 		row *= kern->reduce >> a & 1 ? kern->space.dim[a] : 1;
-	bool near = kern->sched->along || holds_rows(kern->sched, row, g->target->machine->l1);
+	const Machine *machine = g->target->machine;
+	bool near =
+	    kern->sched->along || holds_rows(g->graph, kern->sched, machine, row, machine->l1);
 	row = kern->sched->along ? MIN(row, SOON) : row;
 	for (int k = 0; k < ahead->count; k++) {
 		Ref r = ahead->at[k].val;

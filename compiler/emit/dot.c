@@ -174,7 +174,7 @@ static void product(Dot *d)
 		d->low_tile = tile_function(g, &low);
 	}
 	g->ops->tile_begin(g, &d->tile);
-	if (d->s->reduce.count)
+	if (d->s->reduce.count && !d->parts.along)
 		each_column_of_gang(d, start_partials, NULL, NULL);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->p.batch, 1);
@@ -281,7 +281,8 @@ static int64_t tall_strips(const Dot *d)
 	int64_t twice = d->p.strips * d->s->height - d->p.m;
 	bool windows = d->s->a == W_patch || d->s->a == W_winograd;
 	bool few = d->p.strips < FEWEST || twice * FEW < d->p.m;
-	return windows || few || d->p.matrix || d->s->reduce.count ? 0 : d->p.strips - twice;
+	bool columns = d->s->reduce.count && !reduces_along(d->g->kern);
+	return windows || few || d->p.matrix || columns ? 0 : d->p.strips - twice;
 }
 
 // Returns the bytes from line to line of operand o, if squares of it can be read from memory: its
@@ -356,6 +357,15 @@ static void set_lines(Dot *d, const Stride *a, const Stride *b)
 	d->far[1] = (d->b_columns ? b->along : b->down) * d->p.bytes;
 }
 
+// A worker of the launch after the products joins the parts of some rows.
+static void join_rows(Dot *d)
+{
+	Gen *g = d->g;
+	Value from = times(g, g->worker, ROWS_JOINED);
+	Value to = end_after(g, from, ROWS_JOINED, number(g, d->p.m));
+	g->ops->lane_loop(g, from, to, d->p.m, 1, partials_finish, &d->parts);
+}
+
 void emit_dot(Gen *g)
 {
 	const Kern *kern = g->kern;
@@ -370,11 +380,13 @@ void emit_dot(Gen *g)
 	d.tile = tile_of(&d, &a, &b);
 	d.tall = tall_strips(&d);
 	set_lines(&d, &a, &b);
+	bool along = reduces_along(kern);
 	d.parts = (Partials){.reduce = &s->reduce,
 	                     .keep = &s->keep,
-	                     .blocks = d.p.down,
-	                     .line = partial_line(d.p.n),
-	                     .offset = d.p.partials};
+	                     .blocks = along ? d.p.panels : d.p.down,
+	                     .line = partial_line(along ? d.p.m : d.p.n),
+	                     .offset = d.p.partials,
+	                     .along = along};
 	if (s->reduce.count)
 		d.parts.shape = val(g->graph, s->reduce.at[0].val)->shape;
 	if (g->stage == BEFORE) {
@@ -383,6 +395,8 @@ void emit_dot(Gen *g)
 		product(&d);
 	} else if (s->parts > 1) {
 		finish_parts(&d);
+	} else if (along) {
+		join_rows(&d);
 	} else { // a worker has a panel
 		d.first_column = times(g, g->worker, d.p.width);
 		d.count = number(g, 1);

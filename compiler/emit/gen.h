@@ -293,15 +293,17 @@ Value at_rand(Gen *, const Val *, const Index *idx);
 
 // ---- partials.c --------------------------------------------------------------------------
 
-// Reductions of the rows of a space whose columns are adjacent.
+// Reductions of the rows of a space whose columns are adjacent; or along the rows of a product, of
+// which each panel has a part. What is said of columns is true of these rows.
 typedef struct Partials {
 	const ValSteps *reduce, *keep;
 	Shape shape;    // of the reductions
-	Value block;    // of rows: the worker's
+	Value block;    // of rows: the worker's; or the panel
 	int64_t blocks; // parts of each reduction
 	int64_t line;   // elements from part to part
 	int64_t offset; // of the kernel's work
 	Value *sum;     // variables: its part of each reduction; NULL: it is in memory
+	bool along;     // rows are reduced
 	// Of a GPU's thread, if `ways` share each of `wide` columns: which of them, and of the
 	// columns; memory that they share, `pitch` elements from way to way, and that no other
 	// thread has used. ways is 0 on a CPU.
@@ -323,6 +325,10 @@ void partials_finish(Gen *, int n, const Index *unit, void *partials);
 // until partials_release() stores it.
 void partials_hold(Gen *, Partials *, const Index *unit);
 void partials_release(Gen *, const Partials *, const Index *unit);
+// Along a row: starts a panel's part in lanes of variables, to which partials_step() adds; reduces
+// these lanes and stores the part of that row.
+void partials_open(Gen *, Partials *);
+void partials_close(Gen *, const Partials *, Value row);
 Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 // On a GPU: divides the threads among that many columns, and starts their parts.
 void partials_share(Gen *, Partials *, int64_t columns);

@@ -60,6 +60,8 @@ void partials_step(Gen *g, const Partials *p, const Index *unit, int rows, const
 			Index own[RANK];
 			space_index(g, &in->shape, idx + r * RANK, own);
 			Value x = cast_value(g, splat(g, at(g, v->in[0], own)), in->type, e);
+			if (p->along && lanes.mask)
+				x = choose(g, lanes.mask, x, reduce_start(g, v->op, e));
 			sum = reduce_step(g, v->op, e, sum, x);
 		}
 		if (p->sum)
@@ -95,6 +97,28 @@ void partials_release(Gen *g, const Partials *p, const Index *unit)
 {
 	Lanes lanes = index_value(g, unit);
 	store_part(g, p, &lanes);
+}
+
+void partials_open(Gen *g, Partials *p)
+{
+	p->sum = NEWS(g->arena, Value, p->reduce->count);
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		Value start = reduce_start(g, val(g->graph, r)->op, sum_type(g, r));
+		p->sum[k] = variable(g, splat(g, start));
+	}
+}
+
+void partials_close(Gen *g, const Partials *p, Value row)
+{
+	Lanes at_row = {.base = row};
+	for (int k = 0; k < p->reduce->count; k++) {
+		Ref r = p->reduce->at[k].val;
+		Elem e = sum_type(g, r);
+		Value sum = read_variable(g, p->sum[k]);
+		sum = g->ops->reduce_lanes(g, val(g->graph, r)->op, e, sum);
+		store_lanes(g, e, part_address(g, p, k, p->block), &at_row, sum);
+	}
 }
 
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)

@@ -99,15 +99,42 @@ static void finish_rows_at(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
+// Returns how many vectors each_column() takes as one.
+static int joined_vectors(const Dot *d)
+{
+	return d->p.width / d->g->width == 2 ? 2 : 1;
+}
+
 void each_column(Dot *d, LaneBody *body, void *context)
 {
 	Gen *g = d->g;
-	int width = g->width, units = (int)(d->p.width / width), wide = units == 2 ? 2 : 1;
+	int width = g->width, units = (int)(d->p.width / width), wide = joined_vectors(d);
 	Value end = sum_of(g, d->first_column, times(g, d->count, d->p.width));
 	g->width *= wide;
 	g->ops->lane_loop(g, d->first_column, least(g, end, number(g, d->p.n)), d->p.n,
 	                  units / wide, body, context);
 	g->width = width;
+}
+
+// Finishes a row panel by panel: each has a part of its reductions.
+static void finish_panels(Dot *d)
+{
+	Gen *g = d->g;
+	int width = g->width, wide = width * joined_vectors(d);
+	Value row = index_i64(g, &d->row);
+	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
+	Dot own = *d;
+	own.first_column = sum_of(g, d->first_column, times(g, panels.i, d->p.width));
+	own.count = number(g, 1);
+	own.parts.block = LLVMBuildUDiv(g->b, own.first_column, number(g, d->p.width), "");
+	g->width = wide;
+	partials_open(g, &own.parts);
+	g->width = width;
+	each_column(&own, finish_lanes, &own);
+	g->width = wide;
+	partials_close(g, &own.parts, row);
+	g->width = width;
+	loop_end(g, &panels);
 }
 
 // As finish_rows, of rows whose sums follow each other.
@@ -124,12 +151,16 @@ static void finish_line(Dot *d, Value first, Value from, Value to, Value sums)
 	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind_memory(g, &bound);
-	if (d->s->reduce.count && !d->p.matrix) { // matrix registers finish a few rows at a time
+	if (d->s->reduce.count && !d->parts.along &&
+	    !d->p.matrix) { // matrix registers finish a few rows at a time
 		each_column(d, finish_rows_at, &(Rows){d, before, from, to});
 	} else {
 		Loop rows = loop_begin(g, from, to, 1);
 		d->row = uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1);
-		each_column(d, finish_lanes, d);
+		if (d->parts.along)
+			finish_panels(d);
+		else
+			each_column(d, finish_lanes, d);
 		loop_end(g, &rows);
 	}
 	unbind_memory(g, &bound);
@@ -183,7 +214,7 @@ static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
 	Strip s = {.number = strip, .first = first_row(d, strip), .sums = d->sums};
-	if (d->s->gang > 1) // its worker's
+	if (d->s->gang > 1 && !d->parts.along) // its worker's
 		d->parts.block = LLVMBuildUDiv(g->b, strip, number(g, d->s->strips), "");
 	if (d->s->a == W_place) {
 		s.a = in_place(d, 0, d->from, s.first);

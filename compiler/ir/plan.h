@@ -168,11 +168,21 @@ typedef struct Kern {
 	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
 
-// True if a cache of so many bytes holds a row and the next of the values that are prefetched: f32,
-// a row of so many elements.
-static inline bool holds_rows(const Sched *s, int64_t row, int64_t cache)
+// True if a cache of so many bytes holds a row, of so many elements, and the next of the values
+// that are prefetched. On a GPU, all count as f32.
+static inline bool holds_rows(const Graph *g, const Sched *s, const Machine *machine, int64_t row,
+                              int64_t cache)
 {
-	return s->ahead.count * row * 8 <= cache;
+	int64_t bytes = 0;
+	for (int i = 0; i < s->ahead.count; i++)
+		bytes += machine->threads > 1 ? 4 : elems[val(g, s->ahead.at[i].val)->type].bytes;
+	return 2 * row * bytes <= cache;
+}
+
+// True if a product reduces its rows, rather than its columns.
+static inline bool reduces_along(const Kern *k)
+{
+	return k->kind == L_dot && k->space.rank && k->reduce >> (k->space.rank - 1) & 1;
 }
 
 static inline bool is_past(const Sched *s, Ref r)
@@ -460,6 +470,13 @@ enum { MATRIX_ROWS = 32, MATRIX_COLUMNS = 64 }; // of a tile, at least
 // Partial results of reductions, in a kernel's work:
 enum { PARTIAL = 8 };                  // bytes of an element of any type
 int64_t partial_line(int64_t columns); // elements from the start of a row to that of the next
+enum { ROWS_JOINED = 64 }; // of a product, whose sums a worker of the launch after joins
+// Returns the elements of the parts of a product's reduction: of the columns of each block of rows,
+// or of the rows of each panel.
+static inline int64_t partial_elements(const Kern *k, const DotSizes *p)
+{
+	return reduces_along(k) ? p->panels * partial_line(p->m) : p->down * partial_line(p->n);
+}
 
 // ---- attend_sizes.c ---------------------------------------------------------------------
 
