@@ -647,8 +647,30 @@ static int note_unmentioned(Reader *r)
 	return lost + hidden;
 }
 
+// Warns of the first node that no longer gets a sum: the exporter's optimizer leaves out added
+// numbers of 1e-8 and less, such as those that keep a divisor from 0.
+static void doubt_epsilon(Reader *r)
+{
+	static const char sensitive[] = "Div Sqrt Log Reciprocal";
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *sum =
+		    is_word(sensitive, node->op_type) ? find_lost_argument(r, node) : NULL;
+		if (!sum || !has_stem(r->arena, "add", sum))
+			continue;
+		doubt(r, format(r->arena,
+		                "%s: the exporter left out the sum '%s', as it does with added "
+		                "numbers of 1e-8 and less: if a result becomes infinite or nan, "
+		                "export with optimize=False",
+		                node_where(r->arena, node), sum));
+		return;
+	}
+}
+
 void note_lost_parameters(Reader *r)
 {
+	if (r->signature)
+		doubt_epsilon(r);
 	const GraphProto *g = r->proto->graph;
 	int lost = r->signature ? note_unmentioned(r) : 0;
 	for (size_t i = 0; i < g->n_node && (lost || !r->signature); i++)

@@ -750,7 +750,7 @@ save(model, "lost.onnx")
 
 # What it made one of equal constants: the first scales and shifts of two norms, weight[:, None], and two vectors of the model itself;
 # only the calls and their modules tell which is which, but not of which of two the third module reads. A copy of a buffer beside the parameter that a call has. A sum of logarithms
-# of a scale, in which all numbers are the same, but which is no size.
+# of a scale, in which all numbers are the same, but which is no size. A root of a sum without the 1e-8 that was added.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 merged (float[4, 3, 2] x) => (float[4, 3, 2] y, float[4] z)
 <float[3, 1] unsqueeze_1 = {1, 1, 1}, float[3, 1] unsqueeze_3 = {0, 0, 0}, float[3] scale = {0.5, 2, 1.25},
@@ -771,11 +771,13 @@ merged (float[4, 3, 2] x) => (float[4, 3, 2] y, float[4] z)
   rows = Unsqueeze(v, one)
   y = Add(k, rows)
   total = ReduceSum<keepdims = 0>(y, both)
-  z = Add(expand, total)
+  root = Sqrt(total)
+  z = Add(expand, root)
 }""".replace("int64[1] one = {1}", "int64[1] one = {1}, int64[2] both = {1, 2}"))
 calls = {0: ("first", "mul", "%unsqueeze_1, %x"), 1: ("first", "add", "%a, %unsqueeze_3"), 3: ("second", "mul", "%unsqueeze_5, %c"),
          4: ("second", "add", "%d, %unsqueeze_7"), 6: ("", "mul", "%unsqueeze_9, %f"), 7: ("", "add", "%g, %unsqueeze_11"),
-         8: ("third", "mul", "%unsqueeze_13, %h"), 10: ("", "mv", "%p_w, %clone_1"), 11: ("", "mul", "%u, %p_scale"), 15: ("", "add", "%expand, %total")}
+         8: ("third", "mul", "%unsqueeze_13, %h"), 10: ("", "mv", "%p_w, %clone_1"), 11: ("", "mul", "%u, %p_scale"), 15: ("", "sqrt", "%add_9"),
+         16: ("", "add", "%expand, %root")}
 for i, (module, function, args) in calls.items():
     value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
     model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
