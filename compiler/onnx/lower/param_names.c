@@ -46,13 +46,22 @@ static const char *next_quoted(Arena *arena, const char **at)
 	return visible(arena, format(arena, "%.*s", (int)(end - begin) - 1, begin + 1), true);
 }
 
+// Returns the module that called: the last but one of "['', 'encoder', 'encoder.layer',
+// 'linear_3']". NULL: unknown; "": the whole model.
+static const char *module_of(Arena *arena, const NodeProto *node)
+{
+	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes"), *scope;
+	const char *module = NULL;
+	for (const char *last = NULL; (scope = next_quoted(arena, &scopes)); last = scope)
+		module = last;
+	return module;
+}
+
 void name_source(Arena *arena, const NodeProto *node, Node *to)
 {
 	static const char word[] = "File \"", after[] = "\", line ";
-	// The last but one of "['', 'encoder', 'encoder.layer', 'linear_3']": the module.
-	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes"), *scope;
-	for (const char *last = NULL; (scope = next_quoted(arena, &scopes)); last = scope)
-		to->module = last && *last ? last : NULL;
+	const char *module = module_of(arena, node);
+	to->module = module && *module ? module : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
 	const char *line = node_property(node, "pkg.torch.onnx.stack_trace");
 	for (; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
@@ -129,18 +138,32 @@ static bool is_view_name(Arena *arena, const char *name)
 	return has_stem(arena, views, name);
 }
 
+// True if a leaf is, by its name, a function that is taken of parameters but not of sizes.
+static bool is_from_elements(Arena *arena, const char *at)
+{
+	static const char functions[] =
+	    "abs exp log log1p softplus sigmoid tanh sum mean var std prod "
+	    "amax amin logsumexp norm linalg_vector_norm";
+	const char *leaf;
+	while ((leaf = next_quoted(arena, &at)))
+		if (has_stem(arena, functions, leaf))
+			return true;
+	return false;
+}
+
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
 static Leaves leaves_of(Reader *r, Weight *w)
 {
 	Leaves found = {.function = !is_view_name(r->arena, w->name)};
 	Text names = {.arena = r->arena};
 	const char *at = info_property(r, w->name, folded_from), *leaf;
+	bool elements = is_from_elements(r->arena, at);
 	while ((leaf = next_quoted(r->arena, &at))) {
 		const Target *t = table_pointer_s(r->targets, leaf);
 		found.count++;
 		found.buffers += t && !t->parameter;
 		found.function |= !t && !is_view_name(r->arena, leaf);
-		if (t && t->parameter && !is_of_shape(r, w, leaf))
+		if (t && t->parameter && (elements || !is_of_shape(r, w, leaf)))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
 	found.name = names.at;
@@ -245,13 +268,127 @@ bool is_scored(const Reader *r, const NodeProto *node)
 	return false;
 }
 
-// True if the only parameter of a call is not this operand: another one, by its name.
+// True if the only parameter of a call is not this operand: another one, which the node reads by
+// its name or whose name has another role.
 static bool is_of_other(const Use *u, const char *name)
 {
+	for (size_t k = 0; k < u->node->n_input; k++)
+		if ((int)k != u->operand && !strcmp(u->node->input[k], name))
+			return true;
 	if (u->role == R_weight)
 		return ends_with(name, "bias");
 	int parameters = u->role == R_bias ? u->leaves.parameters : 0;
 	return parameters > 1 || (parameters && ends_with(name, "weight"));
+}
+
+// Returns the first argument of the node's call that is not in the file and may have been computed
+// from a parameter, or NULL.
+static const char *find_lost_argument(const Reader *r, const NodeProto *node)
+{
+	static const char numbers[] =
+	    "scalar_tensor_default convert_element_type_default clone full _to_copy";
+	const char *at = arguments_of(node), *name;
+	while ((name = next_name(r->arena, &at))) {
+		const Named *own = find_name(r->file, name);
+		if (!table_find_s(r->placeholders, name) && !own->maker && !own->tensor &&
+		    !has_stem(r->arena, numbers, name))
+			return name;
+	}
+	return NULL;
+}
+
+static void list_leaves(const Reader *r, Table *named)
+{
+	const GraphProto *g = r->proto->graph;
+	for (size_t i = 0; i < g->n_value_info; i++) {
+		const char *at = info_property(r, g->value_info[i]->name, folded_from), *leaf;
+		while ((leaf = next_quoted(r->arena, &at)))
+			*table_cell_s(named, leaf) = true;
+	}
+}
+
+// Returns the parameters among the arguments of nodes' calls, to one of these nodes.
+static Table *list_called(const Reader *r)
+{
+	Table *called = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *at = arguments_of(node);
+		const Target *t;
+		while ((t = next_target(r, &at)))
+			if (t->parameter)
+				*table_cell_s(called, t->name) = (uintptr_t)node;
+	}
+	return called;
+}
+
+// ---- equal constants that the exporter merged ------------------------------------------
+// A view of a parameter, such as weight[:, None, None], becomes a constant, and equal constants,
+// such as the first scales of all norms, become one. Only the calls still have the names of all.
+
+// Returns the name of the merged constant that a node reads as another one, which was a view of a
+// parameter, or NULL.
+static const char *find_merged(const Reader *r, const NodeProto *node)
+{
+	const char *lost = find_lost_argument(r, node);
+	if (!lost || !is_view_name(r->arena, lost))
+		return NULL;
+	for (size_t k = 0; k < node->n_input; k++) {
+		const char *name = node->input[k], *at = info_property(r, name, folded_from), *leaf;
+		while (find_name(r->file, name)->tensor && (leaf = next_quoted(r->arena, &at)))
+			if (is_parameter_name(r, leaf))
+				return lost;
+	}
+	return NULL;
+}
+
+// Returns the parameters of a module itself that neither the file nor its constants nor calls have.
+static Names lost_of(const Reader *r, const char *module)
+{
+	Names found = {0};
+	Table *known = list_called(r);
+	list_leaves(r, known);
+	size_t length = strlen(module);
+	for (int i = 0; i < r->parameters.count; i++) {
+		const char *name = r->parameters.at[i], *leaf = name + length + (length > 0);
+		bool own = !length || (starts_with(name, module) && name[length] == '.');
+		if (own && !strchr(leaf, '.') && !find_name(r->file, name)->tensor &&
+		    !table_find_s(known, name))
+			PUSH(r->arena, found, name);
+	}
+	return found;
+}
+
+// Returns the constants that the calls of a module name and that were merged with others.
+static Names merged_of(const Reader *r, const char *module)
+{
+	Names found = {0};
+	Table *seen = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *name = find_merged(r, node), *own = module_of(r->arena, node);
+		if (!name || !own || strcmp(own, module) || table_find_s(seen, name))
+			continue;
+		*table_cell_s(seen, name) = true;
+		PUSH(r->arena, found, name);
+	}
+	return found;
+}
+
+// Returns the parameter whose view was merged with the constant that this use reads, or NULL. The
+// module's parameters that are lost and the constants that were merged are in one order.
+static const char *name_merged(const Use *u)
+{
+	const Reader *r = u->r;
+	const char *module = module_of(r->arena, u->node);
+	const char *name = u->leaves.parameters == 1 && module ? find_merged(r, u->node) : NULL;
+	if (!name)
+		return NULL;
+	Names lost = lost_of(r, module), merged = merged_of(r, module);
+	for (int i = 0; i < merged.count && merged.count == lost.count; i++)
+		if (!strcmp(merged.at[i], name))
+			return lost.at[i];
+	return NULL;
 }
 
 static const char *name_by_call(const Use *u)
@@ -352,6 +489,8 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 	if (w->alias && !is_opaque(w->alias))
 		u.name = w->alias;
 	if (!u.name && node)
+		u.name = name_merged(&u);
+	if (!u.name && node)
 		u.name = name_by_call(&u);
 	if (!u.name && u.leaves.parameters)
 		u.name = u.leaves.name;
@@ -405,47 +544,6 @@ double traced_smoothing(const NodeProto *node)
 
 // ---- parameters that are not in the file ------------------------------------------------
 
-static void list_leaves(const Reader *r, Table *named)
-{
-	const GraphProto *g = r->proto->graph;
-	for (size_t i = 0; i < g->n_value_info; i++) {
-		const char *at = info_property(r, g->value_info[i]->name, folded_from), *leaf;
-		while ((leaf = next_quoted(r->arena, &at)))
-			*table_cell_s(named, leaf) = true;
-	}
-}
-
-// Returns the parameters among the arguments of nodes' calls, to one of these nodes.
-static Table *list_called(const Reader *r)
-{
-	Table *called = table_new(r->arena);
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *node = r->proto->graph->node[i];
-		const char *at = arguments_of(node);
-		const Target *t;
-		while ((t = next_target(r, &at)))
-			if (t->parameter)
-				*table_cell_s(called, t->name) = (uintptr_t)node;
-	}
-	return called;
-}
-
-// Returns the first argument of the node's call that is not in the file and may have been computed
-// from a parameter, or NULL.
-static const char *find_lost_argument(const Reader *r, const NodeProto *node)
-{
-	static const char numbers[] =
-	    "scalar_tensor_default convert_element_type_default clone full _to_copy";
-	const char *at = arguments_of(node), *name;
-	while ((name = next_name(r->arena, &at))) {
-		const Named *own = find_name(r->file, name);
-		if (!table_find_s(r->placeholders, name) && !own->maker && !own->tensor &&
-		    !has_stem(r->arena, numbers, name))
-			return name;
-	}
-	return NULL;
-}
-
 // Warns of each bound of a Clip that the exporter computed without recording what from.
 static void doubt_bounds(Reader *r, const NodeProto *node)
 {
@@ -480,11 +578,31 @@ static const char *module_constant(Reader *r, const char *parameter)
 	return NULL;
 }
 
+// Returns the modules that had constants that were merged with others.
+static Table *list_merged(const Reader *r)
+{
+	Table *modules = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *module = module_of(r->arena, node);
+		if (module && find_merged(r, node))
+			*table_cell_s(modules, module) = true;
+	}
+	return modules;
+}
+
+// Returns the module of a parameter: of "encoder.fc.weight", encoder.fc.
+static const char *module_part(Arena *arena, const char *parameter)
+{
+	const char *dot = strrchr(parameter, '.');
+	return format(arena, "%.*s", dot ? (int)(dot - parameter) : 0, parameter);
+}
+
 // Returns how many parameters of the program neither the file nor a call of its nodes mentions.
 static int note_unmentioned(Reader *r)
 {
 	enum { FEW = 3 };
-	Table *said = table_new(r->arena), *called = list_called(r);
+	Table *said = table_new(r->arena), *called = list_called(r), *merged = list_merged(r);
 	Text names = {.arena = r->arena};
 	const char *first = NULL;
 	int lost = 0, hidden = 0;
@@ -500,6 +618,12 @@ static int note_unmentioned(Reader *r)
 			                "%s: the exporter made a constant of parameter '%s': "
 			                "export with optimize=False to train it",
 			                node_where(r->arena, node), name));
+		else if (table_find_s(merged, module_part(r->arena, name)))
+			doubt(r, format(r->arena,
+			                "parameter '%s' may lie in a constant that the exporter "
+			                "merged with an equal one: export with optimize=False to "
+			                "train each by itself",
+			                name));
 		else if (module_constant(r, name))
 			first = hidden++ ? first : name;
 		else if (lost++ < FEW)
@@ -523,8 +647,30 @@ static int note_unmentioned(Reader *r)
 	return lost + hidden;
 }
 
+// Warns of the first node that no longer gets a sum: the exporter's optimizer leaves out added
+// numbers of 1e-8 and less, such as those that keep a divisor from 0.
+static void doubt_epsilon(Reader *r)
+{
+	static const char sensitive[] = "Div Sqrt Log Reciprocal";
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *node = r->proto->graph->node[i];
+		const char *sum =
+		    is_word(sensitive, node->op_type) ? find_lost_argument(r, node) : NULL;
+		if (!sum || !has_stem(r->arena, "add", sum))
+			continue;
+		doubt(r, format(r->arena,
+		                "%s: the exporter left out the sum '%s', as it does with added "
+		                "numbers of 1e-8 and less: if a result becomes infinite or nan, "
+		                "export with optimize=False",
+		                node_where(r->arena, node), sum));
+		return;
+	}
+}
+
 void note_lost_parameters(Reader *r)
 {
+	if (r->signature)
+		doubt_epsilon(r);
 	const GraphProto *g = r->proto->graph;
 	int lost = r->signature ? note_unmentioned(r) : 0;
 	for (size_t i = 0; i < g->n_node && (lost || !r->signature); i++)

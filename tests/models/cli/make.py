@@ -748,6 +748,50 @@ for name, leaves in (("cat", "['q', 'v']"), ("val_5", "['exp_1', 'rates']"), ("v
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "lost.onnx")
 
+# What it made one of equal constants: the first scales and shifts of two norms, weight[:, None], and two vectors of the model itself;
+# only the calls and their modules tell which is which, but not of which of two the third module reads. A copy of a buffer beside the parameter that a call has. A sum of logarithms
+# of a scale, in which all numbers are the same, but which is no size. A root of a sum without the 1e-8 that was added.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+merged (float[4, 3, 2] x) => (float[4, 3, 2] y, float[4] z)
+<float[3, 1] unsqueeze_1 = {1, 1, 1}, float[3, 1] unsqueeze_3 = {0, 0, 0}, float[3] scale = {0.5, 2, 1.25},
+ float[3, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.1, 0.2, 0.3}, float[3] _v = {0.25, 0.5, -0.75}, float[4] expand = {0.22, 0.22, 0.22, 0.22}, int64[1] one = {1}>
+{
+  a = Mul(unsqueeze_1, x)
+  b = Add(a, unsqueeze_3)
+  c = Tanh(b)
+  d = Mul(unsqueeze_1, c)
+  e = Add(d, unsqueeze_3)
+  f = Tanh(e)
+  g = Mul(unsqueeze_3, f)
+  h = Add(g, unsqueeze_3)
+  k = Mul(unsqueeze_1, h)
+  copy = Identity(_v)
+  u = MatMul(w, copy)
+  v = Mul(u, scale)
+  rows = Unsqueeze(v, one)
+  y = Add(k, rows)
+  total = ReduceSum<keepdims = 0>(y, both)
+  root = Sqrt(total)
+  z = Add(expand, root)
+}""".replace("int64[1] one = {1}", "int64[1] one = {1}, int64[2] both = {1, 2}"))
+calls = {0: ("first", "mul", "%unsqueeze_1, %x"), 1: ("first", "add", "%a, %unsqueeze_3"), 3: ("second", "mul", "%unsqueeze_5, %c"),
+         4: ("second", "add", "%d, %unsqueeze_7"), 6: ("", "mul", "%unsqueeze_9, %f"), 7: ("", "add", "%g, %unsqueeze_11"),
+         8: ("third", "mul", "%unsqueeze_13, %h"), 10: ("", "mv", "%p_w, %clone_1"), 11: ("", "mul", "%u, %p_scale"), 15: ("", "sqrt", "%add_9"),
+         16: ("", "add", "%expand, %root")}
+for i, (module, function, args) in calls.items():
+    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    scopes = f"['', '{module}', 'v']" if module else "['', 'v']"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+names = ("first.weight", "first.bias", "second.weight", "second.bias", "gain", "offset", "scale", "w", "third.gain", "third.mix")
+signature = "".join(f"p_{w.replace('.', '_')}: PARAMETER target='{w}'\n" for w in names) + "b__v: BUFFER target='_v'\n"
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("unsqueeze_1", "['first.weight', 'val_1']"), ("unsqueeze_3", "['first.bias', 'val_1']"),
+                     ("expand", "['abs_1', 'log', 'scale', 'sum_1', 'val_2']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+model.graph.value_info.add(name="_v").metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="BUFFER")
+save(model, "merged.onnx")
+
 
 def rename(model, names):
     """Gives initializers names that the text of a model cannot have."""
