@@ -29,18 +29,44 @@ static _Noreturn void no_place(void)
 }
 
 // LLVM reports system errors by text alone; all others are bugs.
-static void no_error(Jit *j, LLVMErrorRef error, const char *what)
+static void no_cause(const Jit *j, const char *what)
 {
-	if (!error)
+	if (!*j->cause)
 		return;
-	note_cause(j, error);
 	if (strstr(j->cause, strerror(ENOMEM)))
 		no_place();
 	bug("%s: %s", what, j->cause);
 }
 
+static void no_error(Jit *j, LLVMErrorRef error, const char *what)
+{
+	if (!error)
+		return;
+	note_cause(j, error);
+	no_cause(j, what);
+}
+
+// Returns the parts as one object. The linker gives each object memory of its own, and code reaches
+// no further than 2 GiB.
+static LLVMMemoryBufferRef join(const Object *object)
+{
+	Catch catch;
+	LLVMMemoryBufferRef volatile buffer = NULL;
+	Arena *arena = arena_new();
+	if (!TRY(catch)) {
+		Part all = join_parts(arena, object, "amos_model");
+		buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(all.bytes, all.count, "amos");
+		catch_end(&catch);
+	}
+	arena_free(arena);
+	if (catch.status)
+		fail_again(&catch);
+	return buffer;
+}
+
 Jit *jit_load(const Object *object)
 {
+	LLVMMemoryBufferRef buffer = join(object);
 	Jit *j = calloc(1, sizeof *j);
 	if (!j)
 		fail_status(STATUS_MACHINE, "memory", "out of memory");
@@ -54,11 +80,7 @@ Jit *jit_load(const Object *object)
 	             &process, LLVMOrcLLJITGetGlobalPrefix(j->jit), NULL, NULL),
 	         "symbols of this process");
 	LLVMOrcJITDylibAddGenerator(main, process);
-	for (int k = 0; k < object->parts; k++) {
-		LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
-		    object->part[k].bytes, object->part[k].count, "amos");
-		no_error(j, LLVMOrcLLJITAddObjectFile(j->jit, main, buffer), "object");
-	}
+	no_error(j, LLVMOrcLLJITAddObjectFile(j->jit, main, buffer), "object");
 	return j;
 }
 
@@ -67,6 +89,7 @@ const struct amos_model *jit_model(Jit *j)
 	LLVMOrcExecutorAddress address = 0;
 	errno = 0;
 	no_error(j, LLVMOrcLLJITLookup(j->jit, &address, "amos_model"), "amos_model");
+	no_cause(j, "amos_model"); // code that could not be linked may be told to the session alone
 	if (errno == ENOMEM || errno == EACCES) // LLVM does not check that code became executable
 		no_place();
 	return (const struct amos_model *)(uintptr_t)address;
