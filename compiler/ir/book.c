@@ -103,7 +103,7 @@ static bool takes_line(Lexer *l)
 	lexer_next(&ahead);
 	if (!lexer_take(&ahead, "="))
 		return lexer_is(l, "need") || lexer_is(l, "support") || lexer_is(l, "note") ||
-		       lexer_is(l, "fixed");
+		       lexer_is(l, "doubt") || lexer_is(l, "fixed");
 	*l = ahead;
 	return true;
 }

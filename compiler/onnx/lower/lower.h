@@ -90,6 +90,7 @@ typedef struct Reader {
 	// param_names.c: a parameter or buffer of the traced program, by its placeholder, by name
 	Table *placeholders, *targets;
 	VEC(const char *) parameters; // of these, by name
+	Table *merged;                // module -> what was merged of it; NULL: not looked for yet
 	bool signature;               // the file lists these
 	bool *met;                    // by options->select: it met an initializer
 	bool *met_detach;             // the same of options->detach

@@ -342,53 +342,69 @@ static const char *find_merged(const Reader *r, const NodeProto *node)
 	return NULL;
 }
 
-// Returns the parameters of a module itself that neither the file nor its constants nor calls have.
-static Names lost_of(const Reader *r, const char *module)
+typedef struct Merged { // of a module
+	Names lost;     // its own parameters that neither the file nor its constants nor calls have
+	Table *numbers; // constants that its calls name and that were merged -> 1 + their order
+	int count;      // of these
+} Merged;
+
+// Returns the module of a parameter: of "encoder.fc.weight", encoder.fc.
+static const char *module_part(Arena *arena, const char *parameter)
 {
-	Names found = {0};
-	Table *known = list_called(r);
-	list_leaves(r, known);
-	size_t length = strlen(module);
-	for (int i = 0; i < r->parameters.count; i++) {
-		const char *name = r->parameters.at[i], *leaf = name + length + (length > 0);
-		bool own = !length || (starts_with(name, module) && name[length] == '.');
-		if (own && !strchr(leaf, '.') && !find_name(r->file, name)->tensor &&
-		    !table_find_s(known, name))
-			PUSH(r->arena, found, name);
-	}
-	return found;
+	const char *dot = strrchr(parameter, '.');
+	return format(arena, "%.*s", dot ? (int)(dot - parameter) : 0, parameter);
 }
 
-// Returns the constants that the calls of a module name and that were merged with others.
-static Names merged_of(const Reader *r, const char *module)
+static void add_merged(Reader *r, const NodeProto *node)
 {
-	Names found = {0};
-	Table *seen = table_new(r->arena);
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *node = r->proto->graph->node[i];
-		const char *name = find_merged(r, node), *own = module_of(r->arena, node);
-		if (!name || !own || strcmp(own, module) || table_find_s(seen, name))
-			continue;
-		*table_cell_s(seen, name) = true;
-		PUSH(r->arena, found, name);
+	const char *module = module_of(r->arena, node);
+	const char *name = module ? find_merged(r, node) : NULL;
+	if (!name)
+		return;
+	uint64_t *cell = table_cell_s(r->merged, module);
+	if (!*cell) {
+		Merged *fresh = NEW(r->arena, Merged);
+		fresh->numbers = table_new(r->arena);
+		*cell = (uint64_t)(uintptr_t)fresh;
 	}
-	return found;
+	Merged *m = (Merged *)(uintptr_t)*cell;
+	uint64_t *number = table_cell_s(m->numbers, name);
+	if (!*number)
+		*number = (uint64_t)++m->count;
+}
+
+// Finds the modules that had constants that were merged.
+static void find_modules(Reader *r)
+{
+	r->merged = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->graph->n_node; i++)
+		add_merged(r, r->proto->graph->node[i]);
+	Table *known = list_called(r);
+	list_leaves(r, known);
+	for (int i = 0; i < r->parameters.count; i++) {
+		const char *name = r->parameters.at[i];
+		Merged *m = table_pointer_s(r->merged, module_part(r->arena, name));
+		if (m && !find_name(r->file, name)->tensor && !table_find_s(known, name))
+			PUSH(r->arena, m->lost, name);
+	}
+}
+
+static const Merged *merged_of(Reader *r, const char *module)
+{
+	if (!r->merged)
+		find_modules(r);
+	return module ? table_pointer_s(r->merged, module) : NULL;
 }
 
 // Returns the parameter whose view was merged with the constant that this use reads, or NULL. The
 // module's parameters that are lost and the constants that were merged are in one order.
 static const char *name_merged(const Use *u)
 {
-	const Reader *r = u->r;
-	const char *module = module_of(r->arena, u->node);
-	const char *name = u->leaves.parameters == 1 && module ? find_merged(r, u->node) : NULL;
-	if (!name)
-		return NULL;
-	Names lost = lost_of(r, module), merged = merged_of(r, module);
-	for (int i = 0; i < merged.count && merged.count == lost.count; i++)
-		if (!strcmp(merged.at[i], name))
-			return lost.at[i];
-	return NULL;
+	Reader *r = u->r;
+	const char *name = u->leaves.parameters == 1 ? find_merged(r, u->node) : NULL;
+	const Merged *m = name ? merged_of(r, module_of(r->arena, u->node)) : NULL;
+	const uint64_t *number = m ? table_find_s(m->numbers, name) : NULL;
+	return number && m->count == m->lost.count ? m->lost.at[*number - 1] : NULL;
 }
 
 static const char *name_by_call(const Use *u)
@@ -578,31 +594,11 @@ static const char *module_constant(Reader *r, const char *parameter)
 	return NULL;
 }
 
-// Returns the modules that had constants that were merged with others.
-static Table *list_merged(const Reader *r)
-{
-	Table *modules = table_new(r->arena);
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *node = r->proto->graph->node[i];
-		const char *module = module_of(r->arena, node);
-		if (module && find_merged(r, node))
-			*table_cell_s(modules, module) = true;
-	}
-	return modules;
-}
-
-// Returns the module of a parameter: of "encoder.fc.weight", encoder.fc.
-static const char *module_part(Arena *arena, const char *parameter)
-{
-	const char *dot = strrchr(parameter, '.');
-	return format(arena, "%.*s", dot ? (int)(dot - parameter) : 0, parameter);
-}
-
 // Returns how many parameters of the program neither the file nor a call of its nodes mentions.
 static int note_unmentioned(Reader *r)
 {
 	enum { FEW = 3 };
-	Table *said = table_new(r->arena), *called = list_called(r), *merged = list_merged(r);
+	Table *said = table_new(r->arena), *called = list_called(r);
 	Text names = {.arena = r->arena};
 	const char *first = NULL;
 	int lost = 0, hidden = 0;
@@ -618,7 +614,7 @@ static int note_unmentioned(Reader *r)
 			                "%s: the exporter made a constant of parameter '%s': "
 			                "export with optimize=False to train it",
 			                node_where(r->arena, node), name));
-		else if (table_find_s(merged, module_part(r->arena, name)))
+		else if (merged_of(r, module_part(r->arena, name)))
 			doubt(r, format(r->arena,
 			                "parameter '%s' may lie in a constant that the exporter "
 			                "merged with an equal one: export with optimize=False to "

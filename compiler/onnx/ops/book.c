@@ -198,6 +198,15 @@ static Item fn_note(Call *c, Scope *s, const Expr *e)
 	return (Item){.kind = I_none};
 }
 
+// doubt(c; text, ..): the same, and warns of it before training.
+static Item fn_doubt(Call *c, Scope *s, const Expr *e)
+{
+	if (number_of_item(s, e, call_arg(s, e, 0)) != 0)
+		doubt(c->r, format(c->r->arena, "%s%s", node_where(c->r->arena, c->node),
+		                   text_of_items(s, e->nattr, e->attr)));
+	return (Item){.kind = I_none};
+}
+
 // support(c, ..; text, .., help): fails unless all conditions hold.
 static Item fn_support(Call *c, Scope *s, const Expr *e)
 {
@@ -466,6 +475,7 @@ static const struct {
 	Function *call;
 } functions[] = {
     {"note", fn_note},
+    {"doubt", fn_doubt},
     {"support", fn_support},
     {"number", fn_number},
     {"index", fn_index},

@@ -930,3 +930,15 @@ spectrum (float[2, 16] x) => (float[2, 5, 5, 2] flat, float[2, 5, 5, 2] parts)
   signal = Unsqueeze(x, last)
   parts = STFT(signal, step, window)
 }"""), "spectrum.onnx")
+
+# A loss whose label smoothing only the call has: the operator of ONNX has none.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+smoothed (float[n, 4] x, int64[n] labels) => (float loss)
+<float[4, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.125, -0.5, 1.0, 0.75, 0.25, -0.125}>
+{
+  y = MatMul(x, w)
+  loss = SoftmaxCrossEntropyLoss(y, labels)
+}""")
+model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=torch.ops.aten.cross_entropy_loss.default]"
+                                       "(args = (%y, %labels, None, 1, -100, 0.1), kwargs = {})")
+save(model, "smoothed.onnx")
