@@ -205,6 +205,9 @@ static const struct Case {
      "graph blocks\nslot a : input f32[270,3000]\nslot b : input f32[333,3000]\n"
      "%1 = dot(a, permute(b; [1,0])) : f32[270,333]\n"
      "out y = max(%1, 0)\nout s = sum(%1 * %1 * 0.001; [1])\n"},
+    {"few rows by columns in place, and sums of rows", 9008,
+     "graph low\nslot a : input f32[8,64]\nslot b : input f32[9008,64]\n"
+     "%1 = dot(a, permute(b; [1,0])) : f32[8,9008]\nout y = %1\nout s = sum(%1 * 0.01; [1])\n"},
     {"few rows, and sums of them", 9000,
      "graph low\nslot a : input f32[8,64]\nslot b : input f32[64,9000]\n"
      "%1 = dot(a, b) : f32[8,9000]\nout y = %1\nout s = sum(%1 * 0.01; [1])\n"},
