@@ -637,7 +637,7 @@ static bool meets_columns(const Tiling *d)
 // Then a worker reads each of its columns once, from the first step of k to the last.
 static void choose_columns(Tiling *d)
 {
-	enum { LINE = 16, SOON = 512 }; // steps of k
+	enum { LINE = 16, SOON = 512, VECTORS = 4 }; // steps of k; vectors of them
 	Sched *s = d->t->sched;
 	if (!meets_columns(d))
 		return;
@@ -647,7 +647,7 @@ static void choose_columns(Tiling *d)
 	s->vectors = s->strips = s->group = 1;
 	s->height = d->p.m;
 	s->depth = d->p.k;
-	s->unroll = LINE;
+	s->unroll = MIN(LINE, VECTORS * d->t->machine->lanes);
 	s->order = N_strips;
 	s->parts = 0;
 	update(d);
@@ -720,8 +720,8 @@ static double busiest(const Tiling *d, const Sched *s)
 }
 
 // Gives workers smaller blocks, or fewer batches, if that divides the product more evenly among
-// the processors. No sum depends on it: those of columns have a part for each
-// worker's rows, whose number stays.
+// the processors. No sum depends on it: those of columns have a part for each worker's rows, whose
+// number stays.
 static void choose_evenly(Tiling *d)
 {
 	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one

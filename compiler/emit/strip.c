@@ -151,8 +151,8 @@ static void finish_line(Dot *d, Value first, Value from, Value to, Value sums)
 	Value skip = times(g, sum_of(g, before, first), d->p.sum_row);
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind_memory(g, &bound);
-	if (d->s->reduce.count && !d->parts.along &&
-	    !d->p.matrix) { // matrix registers finish a few rows at a time
+	bool columns = d->s->reduce.count && !d->parts.along;
+	if (columns && !d->p.matrix) { // matrix registers finish a few rows at a time
 		each_column(d, finish_rows_at, &(Rows){d, before, from, to});
 	} else {
 		Loop rows = loop_begin(g, from, to, 1);

@@ -179,7 +179,7 @@ static inline bool holds_rows(const Graph *g, const Sched *s, const Machine *mac
 	return 2 * row * bytes <= cache;
 }
 
-// True if a product reduces its rows, rather than its columns.
+// True if a product reduces along its rows, rather than down its columns.
 static inline bool reduces_along(const Kern *k)
 {
 	return k->kind == L_dot && k->space.rank && k->reduce >> (k->space.rank - 1) & 1;
