@@ -2,8 +2,8 @@
 // Lanes of a vector are outputs, and a matrix register takes 32 adjacent channels: a product of a
 // group of 8 channels leaves most of them empty. As one, several groups fill them, and so do loads
 // of what is computed from the result. The kernel of merged groups has zeros where an output meets
-// channels of another group; the gradient of these is dropped. Channels of zeros
-// complete the last of them if groups are left over.
+// channels of another group; the gradient of these is dropped. Channels of zeros complete the last
+// of them if groups are left over.
 #include "passes.h"
 
 enum { STEP = 32 }; // bf16 elements of k that a matrix register takes

@@ -620,24 +620,26 @@ static int64_t column_workers(const Tiling *d)
 	return MAX(1, MIN(d->t->machine->workers, d->p.k * d->p.n * d->p.bytes / WORTH));
 }
 
-// True if few rows meet columns of b, and both lie in memory along k: to pack panels of b would
-// take longer than to multiply it. There are columns for all workers.
+enum { ALONG = 16 }; // steps of k that a line of memory has, if lanes are steps of k
+
+// True if few rows meet columns of b, and both lie in memory along k: packing panels of b would
+// take longer than multiplying them. There are columns for all workers.
 static bool meets_columns(const Tiling *d)
 {
-	enum { ROWS = 8, LINE = 16 }; // steps of k
+	enum { ROWS = 8 };
 	const Stride *a = &d->stride[0], *b = &d->stride[1];
 	int64_t lanes = d->t->machine->lanes;
 	bool windows = d->t->sched->a == W_patch || d->t->sched->a == W_winograd;
 	bool lies = a->fixed && a->along == 1 && b->fixed && b->down == 1 && b->along > 1;
 	return lies && !windows && !d->t->tuning->packed && d->p.m <= ROWS && d->p.batch == 1 &&
-	       d->v->type == E_f32 && d->p.fold == 1 && d->p.k % LINE == 0 && d->p.n % lanes == 0 &&
-	       d->p.n / lanes >= column_workers(d);
+	       d->v->type == E_f32 && d->p.fold == 1 && d->p.k % ALONG == 0 &&
+	       d->p.n % lanes == 0 && d->p.n / lanes >= column_workers(d);
 }
 
 // Then a worker reads each of its columns once, from the first step of k to the last.
 static void choose_columns(Tiling *d)
 {
-	enum { LINE = 16, SOON = 512, VECTORS = 4 }; // steps of k; vectors of them
+	enum { SOON = 512, VECTORS = 4 }; // steps of k; vectors of them
 	Sched *s = d->t->sched;
 	if (!meets_columns(d))
 		return;
@@ -647,7 +649,7 @@ static void choose_columns(Tiling *d)
 	s->vectors = s->strips = s->group = 1;
 	s->height = d->p.m;
 	s->depth = d->p.k;
-	s->unroll = MIN(LINE, VECTORS * d->t->machine->lanes);
+	s->unroll = MIN(ALONG, VECTORS * d->t->machine->lanes);
 	s->order = N_strips;
 	s->parts = 0;
 	update(d);

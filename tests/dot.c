@@ -480,8 +480,8 @@ static struct Case random_case(Arena *arena, uint64_t *state)
 	const char *form = before[kind / 3 % COUNT(before)];
 	const char *a = format(arena, form, widened(arena, "a", a_type));
 	const char *b = widened(arena, "b", b_type);
-	struct Case c = {.depth =
-	                     (int)MAX(k, MAX(m, n))}; // a sum of columns or rows has m or n terms
+	// Sums of columns have m terms, those of rows n.
+	struct Case c = {.depth = (int)MAX(k, MAX(m, n))};
 	c.name = format(arena, "%s %lldx%lldx%lld of %s by %s",
 	                a_turned   ? "tn"
 	                : b_turned ? "nt"

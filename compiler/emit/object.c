@@ -89,7 +89,7 @@ const struct amos_model *jit_model(Jit *j)
 	LLVMOrcExecutorAddress address = 0;
 	errno = 0;
 	no_error(j, LLVMOrcLLJITLookup(j->jit, &address, "amos_model"), "amos_model");
-	no_cause(j, "amos_model"); // code that could not be linked may be told to the session alone
+	no_cause(j, "amos_model"); // LLVM may report a failed link to the session alone
 	if (errno == ENOMEM || errno == EACCES) // LLVM does not check that code became executable
 		no_place();
 	return (const struct amos_model *)(uintptr_t)address;

@@ -34,17 +34,21 @@ Value partials_kept(Gen *g, const Partials *p, int i)
 	return line_address(g, p, number(g, p->reduce->count * p->blocks + i));
 }
 
+// Returns what a part of reduction k starts with, in all lanes.
+static Value first_sum(Gen *g, const Partials *p, int k)
+{
+	Ref r = p->reduce->at[k].val;
+	return splat(g, reduce_start(g, val(g->graph, r)->op, sum_type(g, r)));
+}
+
 void partials_start(Gen *g, int n, const Index *unit, void *partials)
 {
 	const Partials *p = partials;
 	for (int u = 0; u < n; u++) {
 		Lanes lanes = index_value(g, &unit[u]);
-		for (int k = 0; k < p->reduce->count; k++) {
-			Ref r = p->reduce->at[k].val;
-			Elem e = sum_type(g, r);
-			store_lanes(g, e, part_address(g, p, k, p->block), &lanes,
-			            splat(g, reduce_start(g, val(g->graph, r)->op, e)));
-		}
+		for (int k = 0; k < p->reduce->count; k++)
+			store_lanes(g, sum_type(g, p->reduce->at[k].val),
+			            part_address(g, p, k, p->block), &lanes, first_sum(g, p, k));
 	}
 }
 
@@ -102,11 +106,8 @@ void partials_release(Gen *g, const Partials *p, const Index *unit)
 void partials_open(Gen *g, Partials *p)
 {
 	p->sum = NEWS(g->arena, Value, p->reduce->count);
-	for (int k = 0; k < p->reduce->count; k++) {
-		Ref r = p->reduce->at[k].val;
-		Value start = reduce_start(g, val(g->graph, r)->op, sum_type(g, r));
-		p->sum[k] = variable(g, splat(g, start));
-	}
+	for (int k = 0; k < p->reduce->count; k++)
+		p->sum[k] = variable(g, first_sum(g, p, k));
 }
 
 void partials_close(Gen *g, const Partials *p, Value row)

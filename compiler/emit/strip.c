@@ -248,9 +248,8 @@ static Panel panel_at(Dot *d, Value panel)
 	Gen *g = d->g;
 	Panel p = {.number = panel, .column = times(g, panel, d->p.width)};
 	p.at_column = sum_of(g, d->first_column, p.column);
-	p.b = d->s->b == W_place || d->s->b == W_along
-	          ? in_place(d, 1, d->from, p.at_column)
-	          : element(d, d->panel, times(g, panel, d->p.panel_size));
+	p.b = is_read_in_place(d->s->b) ? in_place(d, 1, d->from, p.at_column)
+	                                : element(d, d->panel, times(g, panel, d->p.panel_size));
 	return p;
 }
 

@@ -290,7 +290,7 @@ static int columns_at_once(const Gen *g, const Tile *t)
 	return columns;
 }
 
-// Each step is a vector of steps of k, of rows and columns.
+// Takes `count` vectors of steps of k, of all rows and of the columns at once.
 static void take_along(Gen *g, const Tile *t, Steps *s, int count)
 {
 	int columns = columns_at_once(g, t);

@@ -313,7 +313,7 @@ static void worker_sizes(DotSizes *p, const Sched *s, const Rows *kind, const Ma
 		int64_t strips = s->a == W_patch ? 1 : p->ahead ? 2 : s->group;
 		p->strip = full_lines(strips * p->strip_size * p->bytes);
 	}
-	if (s->b != W_place && s->b != W_along && !s->b_shared)
+	if (!is_read_in_place(s->b) && !s->b_shared)
 		p->panel = full_lines(s->panels * p->panel_size * p->bytes);
 	p->local = MAX(1, s->gang) * p->sums + p->strip + p->panel + p->products;
 }

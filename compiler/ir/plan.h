@@ -119,6 +119,10 @@ typedef enum Packing { // how an operand of a product comes to the tile
 	W_winograd,    // a, whose rows or columns are windows, by Winograd's method (winograd.c)
 	PACKINGS
 } Packing;
+static inline bool is_read_in_place(Packing way)
+{
+	return way == W_place || way == W_along;
+}
 
 // The launches of a kernel, in order.
 typedef enum Stage { BEFORE, MAIN, AFTER, STAGES } Stage;

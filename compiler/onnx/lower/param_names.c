@@ -343,7 +343,7 @@ static const char *find_merged(const Reader *r, const NodeProto *node)
 }
 
 typedef struct Merged { // of a module
-	Names lost;     // its own parameters that neither the file nor its constants nor calls have
+	Names lost;     // its own parameters that no tensor, constant or call names
 	Table *numbers; // constants that its calls name and that were merged -> 1 + their order
 	int count;      // of these
 } Merged;
@@ -397,7 +397,7 @@ static const Merged *merged_of(Reader *r, const char *module)
 }
 
 // Returns the parameter whose view was merged with the constant that this use reads, or NULL. The
-// module's parameters that are lost and the constants that were merged are in one order.
+// module's lost parameters and its merged constants are in the same order.
 static const char *name_merged(const Use *u)
 {
 	Reader *r = u->r;

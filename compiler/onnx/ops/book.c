@@ -189,21 +189,30 @@ int call_input(Scope *s, const Expr *e, int k)
 	return item.input - 1;
 }
 
+// Returns the text of note() or doubt(), after the node's name, or NULL: the number is 0.
+static const char *noted(const Call *c, Scope *s, const Expr *e)
+{
+	return number_of_item(s, e, call_arg(s, e, 0)) == 0
+	           ? NULL
+	           : format(c->r->arena, "%s%s", node_where(c->r->arena, c->node),
+	                    text_of_items(s, e->nattr, e->attr));
+}
+
 // note(c; text, ..): notes the text if the number c is not 0.
 static Item fn_note(Call *c, Scope *s, const Expr *e)
 {
-	if (number_of_item(s, e, call_arg(s, e, 0)) != 0)
-		note(c->r, "%s%s", node_where(c->r->arena, c->node),
-		     text_of_items(s, e->nattr, e->attr));
+	const char *text = noted(c, s, e);
+	if (text)
+		note(c->r, "%s", text);
 	return (Item){.kind = I_none};
 }
 
 // doubt(c; text, ..): the same, and warns of it before training.
 static Item fn_doubt(Call *c, Scope *s, const Expr *e)
 {
-	if (number_of_item(s, e, call_arg(s, e, 0)) != 0)
-		doubt(c->r, format(c->r->arena, "%s%s", node_where(c->r->arena, c->node),
-		                   text_of_items(s, e->nattr, e->attr)));
+	const char *text = noted(c, s, e);
+	if (text)
+		doubt(c->r, text);
 	return (Item){.kind = I_none};
 }
 
