@@ -307,6 +307,7 @@ static int64_t channels_at_once(const Tiling *d, const Squares *q)
 static bool is_winograd(Tiling *d, Squares *s)
 {
 	enum { SQUARE = 600, KERNEL = 3000, HELD = 1000, LEAST = 16 }; // of all points; channels
+	const double SLICED = 0.7; // of the time of multiply-adds
 	const DotSizes *p = &d->p;
 	const Val *a = val(d->t->graph, d->v->in[0]), *b = val(d->t->graph, d->v->in[1]);
 	bool f32 = a->type == E_f32 && b->type == E_f32 && d->v->type == E_f32;
@@ -314,6 +315,7 @@ static bool is_winograd(Tiling *d, Squares *s)
 	    s->channels < LEAST || p->n < LEAST)
 		return false;
 	double each = (double)(s->channels * p->n), direct = (double)(p->m * p->k * p->n);
+	direct *= p->slices > 1 ? SLICED : 1;
 	double square = POINTS * each + SQUARE * (double)(s->channels + p->n);
 	double kernel = channels_at_once(d, s) ? HELD : KERNEL;
 	if (!s->summed)
@@ -355,32 +357,48 @@ static void choose_squares(Tiling *d)
 
 // ---- how operands come to the tile --------------------------------------------------------
 
+// Chooses how rows that are windows come to the tile: as squares, or from a patch. False: they come
+// as other rows do, because matrix registers cannot load them, or lines of windows would fill less
+// than three quarters of their rows.
+static bool choose_windows(Tiling *d)
+{
+	enum { FEW = 128 }; // columns by which packing every window is not worth it
+	Sched *s = d->t->sched, was = *s;
+	if (!find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch))
+		return false;
+	if (is_winograd(d, &d->p.squares)) {
+		s->a = W_winograd;
+		if (d->p.slices > 1) { // its products are multiply-adds
+			update(d);
+			choose_tile(d);
+		}
+		return true;
+	}
+	int rank = val(d->t->graph, d->patch.from)->shape.rank;
+	if (d->p.matrix && !fits_matrix(&d->patch, rank, d->p.matrix)) {
+		if (d->p.n >= FEW)
+			return false;
+		d->p.matrix = 0;
+		choose_tile(d);
+	}
+	s->a = W_patch;
+	choose_lines(d);
+	if (d->p.slices == 1 || 4 * s->height >= 3 * register_rows(d, s->run, s->height / s->run))
+		return true;
+	*s = was;
+	update(d);
+	return false;
+}
+
 // a is read in place where k is contiguous and rows do not meet in one set of L1, or all have a way
 // of it and b has others, or where its rows are and few panels meet it.
 static void choose_a(Tiling *d)
 {
 	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
-	enum { FEW = 128 };  // columns by which packing every window is not worth it
-	enum { FEWEST = 4 }; // panels
+	enum { FEWEST = 4 };                              // panels
 	Sched *s = d->t->sched;
-	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
-		int rank = val(d->t->graph, d->patch.from)->shape.rank;
-		if (is_winograd(d, &d->p.squares)) {
-			s->a = W_winograd;
-			return;
-		}
-		bool fits = !d->p.matrix || fits_matrix(&d->patch, rank, d->p.matrix);
-		if (!fits && d->p.n < FEW) {
-			d->p.matrix = 0;
-			choose_tile(d);
-			fits = true;
-		}
-		if (fits) {
-			s->a = W_patch;
-			choose_lines(d);
-			return;
-		}
-	}
+	if (choose_windows(d))
+		return;
 	Stride a = d->stride[0];
 	int64_t bytes = elems[val(d->t->graph, d->v->in[0])->type].bytes;
 	int64_t down = a.down * bytes, along = a.along * bytes;

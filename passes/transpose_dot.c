@@ -66,7 +66,8 @@ typedef struct Swap {
 	const Graph *from;
 	const int *uses;
 	const Ref *now; // by Ref of `from`
-	bool pairs;     // the right operand is loaded as pairs along k, as it lies
+	const Machine *machine;
+	bool pairs; // matrix registers load the right operand as pairs of bf16 along k, as it lies
 } Swap;
 
 // Returns the axis from which the axes of `s` up to `end` have `count` elements; -1: none.
@@ -123,19 +124,43 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	return false;
 }
 
-// True if the left operand is windows, which overlap, or their transpose.
-static bool has_windows(const Swap *t, const Val *dot)
+// Returns the windows, which overlap, that the left operand is, or its transpose; NULL: it is not.
+static const Val *find_windows(const Swap *t, const Val *dot)
 {
 	const Val *v = val(t->from, dot->in[0]);
 	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
 		v = val(t->from, v->in[0]);
-	return v->op == O_window && windows_overlap(v);
+	return v->op == O_window && windows_overlap(v) ? v : NULL;
 }
 
 static bool is_transpose(const Swap *t, Ref r)
 {
 	const Val *v = val(t->from, r);
 	return v->op == O_permute && v->attr->i[v->shape.rank - 1] == v->shape.rank - 2;
+}
+
+// True if Winograd's method may take windows: 3 x 3 adjacent elements, at enough positions.
+static bool may_be_squares(const Val *window, int64_t positions)
+{
+	enum { LEAST = 256 };
+	bool are = window->attr->n == 2 * 7 && positions >= LEAST;
+	for (int i = 0; are && i < window->attr->n; i += 7) {
+		const int64_t *row = window->attr->i + i;
+		are = row[2] == TAP_EDGE && row[3] * row[3] == 1 && row[4] * row[4] == 1;
+	}
+	return are;
+}
+
+// True if matrix registers multiply the transpose of windows, by slices, once it is right.
+static bool slices_windows(const Swap *t, const Val *dot, const Val *window)
+{
+	const Val *a = val(t->from, dot->in[0]), *b = val(t->from, dot->in[1]);
+	int last = dot->shape.rank - 1;
+	int64_t rows = dot->shape.dim[last - 1], columns = dot->shape.dim[last];
+	int64_t k = last_dim(&a->shape);
+	return a->type == E_f32 && b->type == E_f32 && is_transpose(t, dot->in[0]) &&
+	       multiplies_slices(t->from, t->machine, columns, rows, k, false) &&
+	       !may_be_squares(window, k);
 }
 
 // Returns how many elements at the end of a permute are contiguous in what it permutes.
@@ -165,9 +190,9 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 	if (left < 0 || last < 0)
 		return 0;
 	int64_t axis = v->attr->i[last];
-	bool windows = has_windows(t, dot);
-	if (windows ? !t->pairs || axis < left || axis >= right
-	            : axis != last_wide(full, left, right))
+	const Val *windows = find_windows(t, dot);
+	bool loads = windows && (t->pairs || slices_windows(t, dot, windows));
+	if (windows ? !loads || axis < left || axis >= right : axis != last_wide(full, left, right))
 		return 0;
 	Shape shape = *full;
 	int64_t perm[RANK];
@@ -205,7 +230,7 @@ Graph *transpose_dot_pass(Arena *arena, const Graph *before, const Machine *mach
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;
 	bool pairs = before->products == E_bf16 && has_thread_matrix(machine);
-	Swap t = {from, graph_uses(arena, from), now, pairs};
+	Swap t = {from, graph_uses(arena, from), now, machine, pairs};
 	copy_graph(to, from, now, put_swapped, &t);
 	return to;
 }

@@ -304,6 +304,25 @@ static const struct Case {
      "graph overlapping\nslot x : input f32[2,19,120]\nslot g : input f32[40,196]\n"
      "%1 = window(x; [1,7,7,2,1,0,1, 2,14,32,6,1,0,1], 0) : f32[2,7,14,7,32]\n"
      "out y = dot(g, reshape(%1; [196,224]))\n"},
+    {"windows with steps, from a patch of slices", 576,
+     "graph steps\nslot x : input f32[2,27,29,64]\nslot w : input f32[576,50]\n"
+     "%1 = window(x; [1,14,3,2,1,1,1, 2,15,3,2,1,1,1], 0) : f32[2,14,15,64,3,3]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[2,14,15,3,3,64]\n"
+     "out y = dot(reshape(%2; [420,576]), w)\n"},
+    {"windows in lines of four, whose slices are copied", 1024,
+     "graph steps\nslot x : input f32[5,8,8,64]\nslot w : input f32[1024,50]\n"
+     "%1 = window(x; [1,4,4,2,1,1,1, 2,4,4,2,1,1,1], 0) : f32[5,4,4,64,4,4]\n"
+     "%2 = permute(%1; [0,1,2,4,5,3]) : f32[5,4,4,4,4,64]\n"
+     "out y = dot(reshape(%2; [80,1024]), w)\n"},
+    {"windows of lines that are computed, from a patch of slices", 480,
+     "graph line\nslot x : input f32[2,70,96]\nslot w : input f32[480,50]\n"
+     "%1 = window(max(x, 0); [1,66,5,1,1,0,1], 0) : f32[2,66,96,5]\n"
+     "out y = dot(reshape(permute(%1; [0,1,3,2]); [132,480]), w)\n"},
+    {"the gradient of a kernel with steps, by slices", 162,
+     "graph steps\nslot x : input f32[2,18,17,40]\nslot g : input f32[162,70]\n"
+     "%1 = window(x; [1,9,3,2,1,1,1, 2,9,3,2,1,1,1], 0) : f32[2,9,9,40,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [162,360]) : f32[162,360]\n"
+     "out y = dot(permute(g; [1,0]), %2)\n"},
     {"full rows of strips, a residual, and sums of columns", 64,
      "graph rows\nslot a : input f32[270,64]\nslot b : input f32[64,256]\n"
      "slot c : input f32[270,256]\n%1 = dot(a, b) + c : f32[270,256]\n"

@@ -500,9 +500,15 @@ static void pack_line(Gen *g, int n, const Index *unit, void *context)
 				next[a] = shift_index(idx[a], d->p.patch.fold.move[a]);
 			x = pairs_by_turns(g, x, at_or_fill(g, r->from, next, r->fill));
 		}
-		Value to = a_element(d, d->strip, place);
+		Value parts[SLICES] = {splat(g, x)};
+		if (d->p.slices > 1)
+			slice(g, x, false, parts);
 		unsigned align = (unsigned)(d->tile.bytes / (d->p.dense ? d->p.fold : 1));
-		LLVMSetAlignment(LLVMBuildStore(g->b, splat(g, x), to), align);
+		for (int i = 0; i < d->p.slices; i++) {
+			Value to = sum_of(g, place, number(g, i * d->p.a_slice));
+			to = a_element(d, d->strip, to);
+			LLVMSetAlignment(LLVMBuildStore(g->b, parts[i], to), align);
+		}
 	}
 }
 

@@ -121,7 +121,8 @@ static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
 			p->chunk = step->at[i].each * step->at[i].extent;
 	p->chunk_blocks = ceil_div(p->chunk, s->depth);
 	p->blocks = p->steps / p->chunk * p->chunk_blocks;
-	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1);
+	p->a_slice = p->patch.elements;
+	p->strip_size = ceil_div(p->patch.elements, p->dense ? p->fold : 1) * p->slices;
 	if (s->run)
 		join_lines(p, s);
 }
@@ -168,17 +169,28 @@ static DotSizes matrix_sizes(const Graph *g, const Val *v)
 	return p;
 }
 
-// True if matrix registers multiply slices of f32: if packing these is worth it. Where products are
-// rounded, those that are not stay products of f32.
+bool multiplies_slices(const Graph *g, const Machine *machine, int64_t m, int64_t n, int64_t k,
+                       bool patch)
+{
+	enum { ROWS = 64, EACH = 96, OF_PATCH = 16 };
+	// For each element of b and of the result; those of a patch are packed once for all taps.
+	int64_t products = n * k / (n + k);
+	return has_thread_matrix(machine) && !g->products && m >= ROWS &&
+	       products >= (patch ? OF_PATCH : EACH);
+}
+
+// True if matrix registers multiply slices of the operands, which are f32: of windows, if they load
+// those as they lie in a patch.
 static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, const Val *v,
                       const DotSizes *p, const Machine *machine)
 {
-	enum { ROWS = 64, EACH = 96 }; // at least: of a, products for each element of it and of c
 	Patch patch;
 	bool f32 = val(g, v->in[0])->type == E_f32 && val(g, v->in[1])->type == E_f32;
-	return has_thread_matrix(machine) && !g->products && f32 && v->type == E_f32 &&
-	       p->m >= ROWS && p->n * p->k >= EACH * (p->n + p->k) &&
-	       !find_patch(scratch, g, inside, v, p, &patch);
+	if (!f32 || v->type != E_f32 || !multiplies_slices(g, machine, p->m, p->n, p->k, true))
+		return false;
+	if (!find_patch(scratch, g, inside, v, p, &patch))
+		return multiplies_slices(g, machine, p->m, p->n, p->k, false);
+	return fits_matrix(&patch, val(g, patch.from)->shape.rank, machine->pairs);
 }
 
 // True if matrix registers multiply a panel while the maps of the one before are computed. Products
@@ -186,8 +198,8 @@ static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, cons
 static bool overlaps(const DotSizes *p, const Sched *s)
 {
 	int64_t last = p->steps - (p->blocks - 1) * s->depth;
-	return p->matrix && p->slices > 1 && s->order == N_strips && s->parts <= 1 &&
-	       last >= p->matrix;
+	return p->matrix && p->slices > 1 && s->a != W_patch && s->order == N_strips &&
+	       s->parts <= 1 && last >= p->matrix;
 }
 
 // What the rows of a are.
@@ -214,7 +226,8 @@ static Rows step_sizes(Arena *scratch, const Graph *g, const Inside *inside, con
 	bool fits = !matrix ||
 	            (rows.windows ? fits_matrix(&p->patch, rows.rank, matrix) : p->k >= 2 * matrix);
 	bool pairs = machine->pairs && narrow && whole <= machine->depth && fits;
-	p->slices = is_sliced(scratch, g, inside, v, p, machine) ? SLICES : 1;
+	bool sliced = !rows.squares && is_sliced(scratch, g, inside, v, p, machine);
+	p->slices = sliced ? SLICES : 1;
 	p->fold = pairs || p->slices > 1 ? 2 : 1;
 	p->matrix = p->fold > 1 ? matrix : 0;
 	p->line = p->k;

@@ -449,6 +449,10 @@ enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
 // True if matrix registers take the steps of a patch: as many as they hold follow each other in it.
 bool fits_matrix(const Patch *, int rank, int matrix);
+// True if matrix registers multiply slices of f32, m x k times k x n of them: if packing these is
+// worth it. patch: the rows of the left operand are windows. Where products are rounded, those that
+// are not stay products of f32.
+bool multiplies_slices(const Graph *, const Machine *, int64_t m, int64_t n, int64_t k, bool patch);
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.
