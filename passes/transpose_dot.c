@@ -5,7 +5,7 @@
 // of an LSTM are, is permuted first, and then sliced. Overlapping windows stay on the left, where
 // they are packed once for all taps; unless matrix registers load them, as those of AMX do: there
 // the steps of k must be contiguous in rows of the left operand, and of the windows' transpose the
-// channels are.
+// channels are. Gradients of weights are not swapped where slices of the product take less time.
 #include "index.h"
 #include "passes.h"
 #include <string.h>
@@ -151,16 +151,37 @@ static bool may_be_squares(const Val *window, int64_t positions)
 	return are;
 }
 
-// True if matrix registers multiply the transpose of windows, by slices, once it is right.
-static bool slices_windows(const Swap *t, const Val *dot, const Val *window)
+// True if v is the product of a gradient of a weight, in f32: its left operand is transposed.
+static bool is_gradient(const Swap *t, const Val *v)
 {
-	const Val *a = val(t->from, dot->in[0]), *b = val(t->from, dot->in[1]);
+	return v->op == O_dot && is_transpose(t, v->in[0]) &&
+	       val(t->from, v->in[0])->type == E_f32 && val(t->from, v->in[1])->type == E_f32;
+}
+
+typedef struct Size { // of a product: m x k times k x n elements
+	int64_t m, n, k;
+} Size;
+
+static Size size_of(const Swap *t, const Val *dot, bool transposed)
+{
 	int last = dot->shape.rank - 1;
 	int64_t rows = dot->shape.dim[last - 1], columns = dot->shape.dim[last];
-	int64_t k = last_dim(&a->shape);
-	return a->type == E_f32 && b->type == E_f32 && is_transpose(t, dot->in[0]) &&
-	       multiplies_slices(t->from, t->machine, columns, rows, k, false) &&
-	       !may_be_squares(window, k);
+	int64_t k = last_dim(&val(t->from, dot->in[0])->shape);
+	return transposed ? (Size){columns, rows, k} : (Size){rows, columns, k};
+}
+
+static bool is_sliced(const Swap *t, Size z)
+{
+	return multiplies_slices(t->from, t->machine, z.m, z.n, z.k, false);
+}
+
+// True if a gradient of a weight takes less time, by slices, than its transpose: with few columns,
+// packing rows takes long. Of a short sum, transposing the result would take as long.
+static bool is_better(const Swap *t, Size z)
+{
+	enum { FEW = 256, LONG = 1024 };
+	return is_sliced(t, z) &&
+	       (!is_sliced(t, (Size){z.n, z.m, z.k}) || (z.m < z.n && z.m <= FEW && z.k >= LONG));
 }
 
 // Returns how many elements at the end of a permute are contiguous in what it permutes.
@@ -191,8 +212,12 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 		return 0;
 	int64_t axis = v->attr->i[last];
 	const Val *windows = find_windows(t, dot);
-	bool loads = windows && (t->pairs || slices_windows(t, dot, windows));
-	if (windows ? !loads || axis < left || axis >= right : axis != last_wide(full, left, right))
+	bool slices = is_gradient(t, dot), loads = t->pairs;
+	if (windows && slices && is_sliced(t, size_of(t, dot, true)))
+		loads |= !may_be_squares(windows, size_of(t, dot, true).k);
+	if (windows ? !loads || axis < left || axis >= right
+	            : axis != last_wide(full, left, right) ||
+	                  (slices && is_better(t, size_of(t, dot, false))))
 		return 0;
 	Shape shape = *full;
 	int64_t perm[RANK];

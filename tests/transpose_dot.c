@@ -91,6 +91,30 @@ static void check_sliced(const char *name, const char *window, const char *in, c
 	arena_free(arena);
 }
 
+// The gradient of a weight of so many inputs and outputs, in f32 and read transposed, by a product
+// of so many rows.
+static void check_rows(int inputs, int outputs, int steps, int rows)
+{
+	Arena *arena = arena_new();
+	const char *text = format(arena,
+	                          "slot x : input f32[%d,%d]\nslot g : input f32[%d,%d]\n"
+	                          "%%1 = dot(permute(x; [1,0]), g)\n"
+	                          "out y = permute(reshape(%%1; [1,%d,%d]); [2,1,0])\n",
+	                          steps, inputs, steps, outputs, inputs, outputs);
+	const Machine *machine = machine_named("x86-64-v4-amx");
+	Graph *g =
+	    parse_graph(arena, "rows", format(arena, "graph test\n%s", text), book_builtin());
+	const Graph *after = graph_live(arena, transpose_dot_pass(arena, g, machine));
+	int64_t got = 0;
+	for (Ref r = 1; r < (Ref)after->nval; r++)
+		if (val(after, r)->op == O_dot)
+			got = val(after, r)->shape.dim[0];
+	printf("%sa weight of %d x %d by %d rows\n", got == rows ? "" : "FAILED ", inputs, outputs,
+	       (int)got);
+	failures += got != rows;
+	arena_free(arena);
+}
+
 int main(void)
 {
 	check_case("transposed product", "slot a : input f32[3,5]\nslot b : input f32[5,4]\n"
@@ -135,5 +159,10 @@ int main(void)
 	check_sliced("slices of windows, with steps", by_two, "18,17", "9,9", 162, 64, false);
 	check_sliced("too few outputs for slices", by_two, "18,17", "9,9", 162, 63, true);
 	check_sliced("windows for Winograd's method", by_one, "12,12", "12,12", 288, 64, true);
+	check_rows(64, 128, 400, 64);
+	check_rows(64, 63, 400, 63);     // no slices are multiplied
+	check_rows(128, 160, 1024, 128); // in the other product, packing rows takes longer
+	check_rows(128, 160, 1023, 160); // transposing the result takes as long
+	check_rows(160, 128, 1024, 128);
 	return failures != 0;
 }
