@@ -39,6 +39,14 @@ static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
 }
 
+// True if the array has a row for each sample or token of the others. Those of inputs without axes
+// are not among what lay_out() counts.
+static bool has_all_rows(const struct amos_data *data, const struct amos_feed *feed)
+{
+	const struct amos_array *from = feed->from;
+	return from->rank && from->dim[0] == data->length && feed->stream == data->stream;
+}
+
 // Chooses how an array fills its input. Fails if the shapes do not fit.
 static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 {
@@ -51,7 +59,7 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 	feed->per = feed->constant ? count : flat[0];
 	feed->stream = !feed->constant && from->rank == 1 && feed->per > 1;
 	if (feed->constant ||
-	    (from->rank && count % data->batch == 0 &&
+	    (has_all_rows(data, feed) && count % data->batch == 0 &&
 	     (feed->stream || regroups(from->rank - 1, from->dim + 1, rows ? rank - 1 : 1,
 	                               rows ? to->dim + 1 : flat))))
 		return AMOS_DONE;

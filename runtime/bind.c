@@ -179,8 +179,6 @@ static int count_input(struct amos_data *data, const struct amos_source *source,
 	data->length = length;
 	data->window = stream ? window : 1;
 	data->train = data->split < 1 ? (int64_t)((double)length * data->split) : length;
-	if (source->shift > data->ahead)
-		data->ahead = source->shift;
 	return AMOS_DONE;
 }
 
@@ -221,6 +219,18 @@ static void count_samples(struct amos_data *data, int n, const struct amos_input
 	}
 }
 
+// Returns how many tokens after a window the sources read; also those of inputs that only the loss
+// has, which are not among `inputs` while the model is read: how many windows there are depends on
+// all of them.
+static int tokens_ahead(const struct amos_data *data)
+{
+	int ahead = 0;
+	for (int k = 0; k < data->nsources; k++)
+		if (data->sources[k].shift > ahead)
+			ahead = data->sources[k].shift;
+	return ahead;
+}
+
 int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	int status = fit_images(data, n, inputs);
@@ -228,7 +238,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 		return status;
 	mark_counts(data, n, inputs);
 	count_samples(data, n, inputs);
-	data->ahead = 0;
+	data->ahead = tokens_ahead(data);
 	status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(data, inputs[i].name);
