@@ -194,6 +194,18 @@ static Ref called_instead(Graph *g, const Expr *call, const char *name)
 	return scalar(g, eval_expr(g, where, &same, look_name, g));
 }
 
+// Returns the loss whose multiple by a number the expression is, or the expression itself.
+static const Expr *without_factor(const Expr *e)
+{
+	while (e->kind == X_call && e->nin == 2 && (e->op == O_mul || e->op == O_div)) {
+		bool after = e->in[1]->kind == X_num;
+		if (!after && (e->op == O_div || e->in[0]->kind != X_num))
+			break;
+		e = e->in[after ? 0 : 1];
+	}
+	return e;
+}
+
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
 {
 	const Expr *e = parse_text(arena, where, expr);
@@ -237,8 +249,9 @@ static void loss_of(Graph *g, const char *text)
 		add_out(g, COUNT_OF "accuracy", called_instead(g, call, "counted"));
 	}
 	set_loss(g, scalar(g, r));
-	if (loss_called(e) && compares_classes(g, e))
-		add_out(g, COUNT_OF "loss", called_instead(g, e, "counted"));
+	const Expr *one = without_factor(e);
+	if (loss_called(one) && compares_classes(g, one))
+		add_out(g, COUNT_OF "loss", called_instead(g, one, "counted"));
 }
 
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
