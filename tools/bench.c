@@ -403,13 +403,13 @@ void verb_bench(Session *session)
 	const char *trace = choice(session, OPT_trace, NULL);
 	double seconds = choice_number(session, OPT_seconds, 3);
 	need_file(session, OPT_trace, "a file");
-	if (trace)
-		need_done(amos_output_check(trace));
 	check_peers(session);
 	Program *program = program_new(session, open_given(session));
 	program->runs = true;
 	if (program->data)
 		attach_data(program);
+	if (trace) // once the files are known that it must not replace
+		need_done(amos_output_check(trace));
 	Bench b = {.session = session, .seconds = seconds, .open = open_program(program)};
 	int64_t threads = choice_count(session, OPT_threads, 0);
 	int lanes = target_machine(target_of(session))->lanes;
