@@ -29,15 +29,16 @@ const char *tuning_key(Arena *arena, const Graph *g, const Kern *k)
 	return key.at;
 }
 
-// True if all sums are of the same elements in the same order: over k, and over the rows of a
-// worker, the columns of a panel or the blocks of a head.
+// True if all sums are of the same elements in the same order: over k, whose steps may be lanes,
+// and over the rows of a worker, the columns of a panel or the blocks of a head.
 static bool same_sums(const Sched *s, const Sched *usual, const Kern *k)
 {
 	bool back = k->kind == L_attend, along = reduces_along(k);
 	bool rows = along ? s->vectors == usual->vectors
 	                  : s->strips * s->height == usual->strips * usual->height;
 	bool squares = (s->a == W_winograd) == (usual->a == W_winograd);
-	return s->depth == usual->depth && s->parts == usual->parts && squares &&
+	bool lanes = (s->b == W_along) == (usual->b == W_along);
+	return s->depth == usual->depth && s->parts == usual->parts && squares && lanes &&
 	       (rows || !(usual->reduce.count || back));
 }
 

@@ -334,6 +334,7 @@ static const char *const products[] = {
     "slot a : input f32[150,96]\nslot b : input f32[96,320]\nout y = dot(exp(a), b)\n",
     "slot a : input f32[900,400]\nslot b : input f32[700,400]\n"
     "out y = dot(a, permute(b; [1,0]))\n",
+    "slot a : input f32[8,32]\nslot b : input f32[128,32]\nout y = dot(a, permute(b; [1,0]))\n",
     "slot a : input f32[1300,400]\nslot b : input f32[1300,500]\n"
     "%1 = dot(permute(a; [1,0]), b) : f32[400,500]\nout y = %1\nout z = sum(%1; [0])\n",
     "slot a : input f32[6,150,60]\nslot b : input f32[6,60,170]\nout y = dot(a, b)\n",
