@@ -17,13 +17,6 @@ static bool has_ending(const struct amos_listing *list, const char *path)
 	return found;
 }
 
-// True if the file, or a directory between it and the root, is hidden. macOS stores attributes of
-// a.png in ._a.png, which is no image.
-static bool is_hidden(const struct amos_listing *list, const char *path)
-{
-	return strstr(path + strlen(list->root) - 1, "/.");
-}
-
 struct search {
 	struct amos_listing *list;
 	int64_t label;
@@ -34,7 +27,7 @@ static int add_file(void *context, const char *path)
 {
 	const struct search *search = context;
 	struct amos_listing *list = search->list;
-	if (is_hidden(list, path))
+	if (amos_is_hidden(list->root, path))
 		return AMOS_DONE;
 	if (!has_ending(list, path)) {
 		list->others++;
@@ -71,7 +64,7 @@ static int add_entry(void *context, const char *path)
 	struct amos_listing *list = context;
 	struct search search = {list, -1, list->n};
 	bool folder = amos_is_folder(path);
-	if (is_hidden(list, path))
+	if (amos_is_hidden(list->root, path))
 		return AMOS_DONE;
 	if (folder)
 		search.label = (int64_t)list->classes;

@@ -84,6 +84,9 @@ int amos_entries(const char *folder, amos_visit *visit, void *context);
 // The same for a file, or for the files beneath a directory, that are not empty.
 int amos_walk(const char *path, amos_visit *visit, void *context);
 bool amos_is_folder(const char *path);
+// True if a file beneath `root`, or a directory between them, is hidden. macOS stores attributes of
+// a.png in ._a.png, which is no image; .git has no text.
+bool amos_is_hidden(const char *root, const char *path);
 
 struct amos_found { // a file
 	char *path;

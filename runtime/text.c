@@ -1,12 +1,13 @@
 // text.c: reads text files as byte tokens.
-// Directories are read in byte order of names, so the same files give the same tokens everywhere. A
-// vocabulary is a text file with one token per line, from 0: the byte itself, or \xHH if it is not
-// printable.
+// Directories are read in byte order of names, so the same files give the same tokens everywhere;
+// hidden files are left out. A vocabulary is a text file with one token per line, from 0: the byte
+// itself, or \xHH if it is not printable.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
 
 struct tokens {
+	const char *root;
 	struct amos_blob all;
 	size_t room;
 };
@@ -15,6 +16,8 @@ static int add_file(void *context, const char *path)
 {
 	struct tokens *to = context;
 	struct amos_blob one;
+	if (amos_is_hidden(to->root, path))
+		return AMOS_DONE;
 	int status = amos_blob_open(path, false, &one);
 	if (!status && !amos_grow((void **)&to->all.at, &to->room, to->all.count + one.count, 1))
 		status = amos_no_memory(path);
@@ -28,7 +31,7 @@ static int add_file(void *context, const char *path)
 
 static int read_folder(const char *path, struct amos_blob *all)
 {
-	struct tokens tokens = {0};
+	struct tokens tokens = {.root = path};
 	int status = amos_walk(path, add_file, &tokens);
 	if (!status && !tokens.all.count)
 		status = amos_fail(AMOS_INPUT, "%s: no text in the directory", path);

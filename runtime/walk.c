@@ -70,3 +70,8 @@ bool amos_is_folder(const char *path)
 	struct stat about;
 	return !stat(path, &about) && S_ISDIR(about.st_mode);
 }
+
+bool amos_is_hidden(const char *root, const char *path)
+{
+	return strstr(path + strlen(root) - 1, "/.");
+}
