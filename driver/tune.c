@@ -167,6 +167,7 @@ static bool run_round(Tuner *t, int tuning, Round round)
 	p.weights = false;
 	memset(&p.entries, 0, sizeof p.entries);
 	Arena *arena = work_arena(&session);
+	arena_limit(arena, NULL); // the file may cost what one compilation does, which is charged
 	for (int i = 0; i < t->p->entries.count; i++)
 		PUSH(arena, p.entries, t->p->entries.at[i]);
 	set_choices(t, tuning);

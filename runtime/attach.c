@@ -178,14 +178,14 @@ static int attach_masks(struct amos_data *data)
 		for (int j = 0; j < data->nfeeds; j++) {
 			const struct amos_source *tokens = data->feeds[j].source;
 			if (!tokens->masked && tokens->fill == AMOS_ABSENT &&
-			    tokens->file == labels->file)
+			    tokens->file == labels->file && tokens->shift == labels->shift)
 				found = data->feeds[j].hidden = true;
 		}
 		if (!found)
 			return amos_fail(
 			    AMOS_INPUT,
-			    "--data %s: no other input reads the source in masked(), so "
-			    "nothing would be masked",
+			    "--data %s: no other input reads the source in masked(), with the "
+			    "same shift(), so nothing would be masked",
 			    labels->name);
 	}
 	if (masked && data->mask_token < 0)
