@@ -157,6 +157,35 @@ static void check_freestanding(const Session *session, const char *path)
 		                   "--freestanding");
 }
 
+static void warn_unused(const Session *session, OptionName option, const char *why)
+{
+	if (chosen(session, option))
+		tell(session, "amosc: warning: --%s has no effect: %s\n",
+		     long_name(session->arena, option), why);
+}
+
+// Warns of options that have no effect on what is written. Threads are those of a CPU.
+static void check_effects(Session *session, const char *path)
+{
+	const Target *const *all;
+	Arena *arena = session->arena;
+	OutputKind kind = kind_of(path);
+	int n = targets_of(session, &all), devices = 0;
+	for (int i = 0; i < n; i++)
+		devices += target_device(all[i]) != NULL;
+	if (devices == n && chosen(session, OPT_threads))
+		bad_usage(session, format(arena, "--threads does nothing on --target %s",
+		                          choice(session, OPT_target, NULL)));
+	if (kind == OBJECT_FILE)
+		warn_unused(session, OPT_minimal,
+		            format(arena, "no runtime is linked into %s", path));
+	if (is_device_code(path))
+		warn_unused(session, OPT_no_export,
+		            format(arena, "%s has the device's code alone", path));
+	if (!is_called(path))
+		warn_unused(session, OPT_name, format(arena, "%s offers no symbol", path));
+}
+
 void check_output(Session *session, const char *path)
 {
 	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
@@ -196,10 +225,7 @@ void check_output(Session *session, const char *path)
 			check_binding(session, session->choices.at[i].value, path, prefix);
 	if (kind != OBJECT_FILE)
 		runtime_of(session, path);
-	else if (chosen(session, OPT_minimal))
-		tell(session,
-		     "amosc: warning: --minimal has no effect: no runtime is linked into %s\n",
-		     path);
+	check_effects(session, path);
 }
 
 typedef VEC(struct OutputText) Texts;
