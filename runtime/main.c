@@ -421,6 +421,11 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 	if (status)
 		return status;
 	bool data = c->options.data.count, verb = words > 1 && !strcmp((*began)[1], "train");
+	if (verb && words > 2 && *(*began)[2] != '-') // MODEL, which this program does not take
+		return amos_fail(AMOS_INPUT,
+		                 "%s: this run belongs to amosc train" HELP "resume it with %s "
+		                 "train --resume %s",
+		                 c->options.resume, (*began)[0], c->options.resume);
 	c->options = amos_options();
 	parse(c, program, words - verb, *began + verb);
 	if (data) // replaces the data of the command
