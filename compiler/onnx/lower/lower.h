@@ -216,6 +216,7 @@ Ref missing_bias(const Call *c, int64_t n);
 double weight_number(Reader *, Weight *, int64_t i);
 bool has_few_values(Reader *, Weight *, int most); // at most 1 or 2 different ones
 int wide_axes(const Shape *);                      // the number of axes longer than 1
+bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices are repeated
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 
@@ -235,6 +236,8 @@ bool is_one_of(OpSet, const NodeProto *);   // NULL: no
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters, buffers;
 	bool function;    // of them, by the names of values between; else a view, or unknown
+	bool part;        // a slice, by these names
+	bool repeated;    // along new axes, or ones of size 1, by these names
 	const char *name; // the parameters' names joined by +
 } Leaves;
 
@@ -246,6 +249,7 @@ typedef struct Use { // of a weight
 	int operand;           // of the node
 	Role role;
 	Leaves leaves;    // of the weight
+	bool repeated;    // the weight repeats the parameter: Weight.repeat
 	const char *name; // of the parameter that it is
 	const NodeProto *reader;
 	int input; // the operand of `reader` that comes from it, through moves and casts

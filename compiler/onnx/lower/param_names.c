@@ -132,10 +132,22 @@ static bool has_stem(Arena *arena, const char *words, const char *name)
 // True if a value of the traced program is, by its name, a view of another one or unknown.
 static bool is_view_name(Arena *arena, const char *name)
 {
-	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
-	                            "unsqueeze squeeze expand flatten unflatten slice select split "
-	                            "getitem clone contiguous detach alias to _to_copy";
+	static const char views[] =
+	    "val t view reshape unsafe_view _unsafe_view permute transpose "
+	    "unsqueeze squeeze expand repeat tile flatten unflatten slice "
+	    "select split getitem clone contiguous detach alias to _to_copy";
 	return has_stem(arena, views, name);
+}
+
+static const char repeating[] = "expand repeat tile expand_as broadcast_to",
+                  slicing[] = "slice select split split_with_sizes chunk getitem narrow index";
+
+// True if PyTorch's older exporter gave the result of an Expand or a Tile this name:
+// /encoder/Expand_1_output_0.
+static bool is_repeat_name(const char *name)
+{
+	const char *last = name[0] == '/' ? strrchr(name, '/') : NULL;
+	return last && (starts_with(last, "/Expand_") || starts_with(last, "/Tile_"));
 }
 
 // True if a leaf is, by its name, a function that is taken of parameters but not of sizes.
@@ -154,7 +166,9 @@ static bool is_from_elements(Arena *arena, const char *at)
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
 static Leaves leaves_of(Reader *r, Weight *w)
 {
-	Leaves found = {.function = !is_view_name(r->arena, w->name)};
+	Leaves found = {.function = !is_view_name(r->arena, w->name),
+	                .part = has_stem(r->arena, slicing, w->name),
+	                .repeated = has_stem(r->arena, repeating, w->name)};
 	Text names = {.arena = r->arena};
 	const char *at = info_property(r, w->name, folded_from), *leaf;
 	bool elements = is_from_elements(r->arena, at);
@@ -163,6 +177,8 @@ static Leaves leaves_of(Reader *r, Weight *w)
 		found.count++;
 		found.buffers += t && !t->parameter;
 		found.function |= !t && !is_view_name(r->arena, leaf);
+		found.part |= !t && has_stem(r->arena, slicing, leaf);
+		found.repeated |= !t && has_stem(r->arena, repeating, leaf);
 		if (t && t->parameter && (elements || !is_of_shape(r, w, leaf)))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
@@ -491,10 +507,22 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
+// True if the exporter repeated a parameter along some axes, as a class token over the batch, and
+// the elements still show which.
+static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
+{
+	bool named = r->signature
+	                 ? leaves->parameters && leaves->repeated && !is_parameter_name(r, w->name)
+	                 : is_repeat_name(w->name);
+	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
+}
+
 Use use_of(Reader *r, Weight *w, const Call *c, int k)
 {
 	const NodeProto *node = c ? c->node : NULL, *next;
-	Use u = {r, w, c, node, k, role_of(node, k), leaves_of(r, w), NULL, node, k};
+	Leaves leaves = leaves_of(r, w);
+	bool repeated = repeats_parameter(r, w, &leaves);
+	Use u = {r, w, c, node, k, role_of(node, k), leaves, repeated, NULL, node, k};
 	while (u.reader && !u.input && is_one_of(OPS_views, u.reader) &&
 	       (next = reader_of(r, u.reader))) {
 		u.input = (int)next->n_input - 1;

@@ -269,6 +269,9 @@ static bool is_computed(const Use *u)
 	const Leaves *leaves = &u->leaves;
 	if (!leaves->name || strcmp(leaves->name, u->name))
 		return false;
+	if (u->repeated && leaves->parameters == 1 && !leaves->buffers && !leaves->function &&
+	    !leaves->part)
+		return false;
 	bool table =
 	    wide_axes(&u->w->shape) > 1 && u->reader && !is_one_of(OPS_contractions, u->reader);
 	return !u->w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
@@ -387,6 +390,8 @@ const char *reason_to_ask(const Use *u)
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
 	if (starts_with(u->r->proto->producer_name, "tf2onnx") && ends_with(w->name, "/Neg:0"))
+		return computed;
+	if (u->repeated)
 		return computed;
 	if (is_frozen_norm(u))
 		return "part of a frozen BatchNorm: a weight to train, or a constant to --freeze?";

@@ -792,6 +792,58 @@ for name, leaves in (("unsqueeze_1", "['first.weight', 'val_1']"), ("unsqueeze_3
 model.graph.value_info.add(name="_v").metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="BUFFER")
 save(model, "merged.onnx")
 
+# Parameters that it repeated over a batch of 3, among constants: a token before the words, whose own vector is read too; queries, transposed
+# afterwards; a state; a token of zeros, whose axes nothing tells; the same of exp(rate). `expanded`: the program, in which they are whole.
+signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("cls", "q", "h", "w", "r", "zero", "rate"))
+inputs = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+%s (float[3, 2, 4] x) => (float[3, 4] y)
+<float[4] cls = {0.5, -0.25, 0.75, -1.0}, float[1, 4, 4] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3, 0.2, 0.8, -0.6, 0.35},
+ float[1, 4, 4] r = {0.3, -0.1, 0.2, 0.5, -0.4, 0.1, 0.6, 0.2, -0.3, 0.7, 0.1, 0.2, 0.5, -0.6, 0.4, 0.1}, int64[1] one = {1}, int64[1] zeroth = {0},
+ %s>
+{
+%s
+  words = Concat <axis = 1> (expand, expand_2, expand_3, x)
+  scores = MatMul(transpose, across)
+  parts = Softmax(scores)
+  mixed = MatMul(parts, words)
+  across = Transpose <perm = [0, 2, 1]> (words)
+  first = Transpose <perm = [1, 0, 2]> (mixed)
+  all, last = RNN <hidden_size = 4> (first, w, r, "", "", expand_1)
+  flat = Squeeze(last, zeroth)
+  y = Mul(flat, cls)
+}"""
+model = parser.parse_model(inputs % ("repeated", """float[3, 1, 4] expand = {0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0},
+ float[3, 2, 4] transpose = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4},
+ float[1, 3, 4] expand_1 = {0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4},
+ float[3, 1, 4] expand_2 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, float[3, 1, 4] expand_3 = {2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3, 1}""", ""))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("expand", "['cls', 'unsqueeze', 'val_1']"), ("transpose", "['q', 'repeat', 'val_2']"), ("expand_1", "['clone', 'h']"),
+                     ("expand_2", "['zero', 'val_3']"), ("expand_3", "['exp', 'rate']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+save(model, "repeated.onnx")
+model = parser.parse_model(inputs % ("expanded", """float[2, 4] q = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4}, float[4] h = {0.1, 0.2, -0.3, 0.4},
+ float[1, 1, 4] zero = {0, 0, 0, 0}, float[1, 1, 4] rate = {2, 1, 3, 1}, int64[3] by_row = {3, 1, 1}, int64[3] by_column = {1, 3, 1}""", """
+  expand = Expand(cls, by_row)
+  transpose = Expand(q, by_row)
+  expand_1 = Expand(h, by_column)
+  expand_2 = Expand(zero, by_row)
+  expand_3 = Expand(rate, by_row)"""))
+save(model, "expanded.onnx")
+
+# As Keras is exported: the bias of the state is zero. A layer that resets after the product has both, as all of PyTorch have.
+keras = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
+%s (float[n, 3, 2] x) => (float[n, 2] y)
+<float[1, 6, 2] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3}, float[1, 6, 2] r = {0.2, 0.8, -0.6, 0.35, 0.3, -0.1, 0.2, 0.5, -0.4, 0.1, 0.6, 0.2},
+ float[1, 12] b = {0.5, -0.25, 0.75, -1.0, 0.3, 0.1, 0, 0, 0, 0, 0, 0}, int64[1] zeroth = {0}>
+{
+  time = Transpose <perm = [1, 0, 2]> (x)
+  all, last = GRU <hidden_size = 2%s> (time, w, r, b)
+  y = Squeeze(last, zeroth)
+}"""
+save(parser.parse_model(keras % ("tf2onnx", "one_bias", "")), "one_bias.onnx")
+save(parser.parse_model(keras % ("tf2onnx", "two_biases", ", linear_before_reset = 1")), "two_biases.onnx")
+save(parser.parse_model(keras % ("pytorch", "torch_biases", "")), "torch_biases.onnx")
+
 
 def rename(model, names):
     """Gives initializers names that the text of a model cannot have."""
