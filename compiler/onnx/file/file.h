@@ -138,6 +138,7 @@ typedef enum Trait { // of the elements of a weight
 	T_regular,   // straight lines along an axis
 	T_fourier,   // a Fourier transform
 	T_bank,      // mostly zeros, and nothing negative
+	T_basis,     // polynomials of one line
 	TRAITS,
 } Trait;
 

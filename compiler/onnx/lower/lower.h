@@ -236,7 +236,7 @@ bool is_one_of(OpSet, const NodeProto *);   // NULL: no
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters, buffers;
 	bool function;    // of them, by the names of values between; else a view, or unknown
-	bool part;        // a slice, by these names
+	bool whole;       // all their elements, only moved or repeated, by these names
 	bool repeated;    // along new axes, or ones of size 1, by these names
 	const char *name; // the parameters' names joined by +
 } Leaves;

@@ -139,8 +139,17 @@ static bool is_view_name(Arena *arena, const char *name)
 	return has_stem(arena, views, name);
 }
 
-static const char repeating[] = "expand repeat tile expand_as broadcast_to",
-                  slicing[] = "slice select split split_with_sizes chunk getitem narrow index";
+static const char repeating[] = "expand repeat tile expand_as broadcast_to";
+
+// True if a value of the traced program, by its name, has all elements of another one, in any order
+// or repeated.
+static bool is_whole_name(Arena *arena, const char *name)
+{
+	static const char moves[] = "t view reshape unsafe_view _unsafe_view permute transpose "
+	                            "unsqueeze squeeze flatten unflatten clone contiguous alias to "
+	                            "_to_copy";
+	return has_stem(arena, moves, name) || has_stem(arena, repeating, name);
+}
 
 // True if PyTorch's older exporter gave the result of an Expand or a Tile this name:
 // /encoder/Expand_1_output_0.
@@ -167,7 +176,7 @@ static bool is_from_elements(Arena *arena, const char *at)
 static Leaves leaves_of(Reader *r, Weight *w)
 {
 	Leaves found = {.function = !is_view_name(r->arena, w->name),
-	                .part = has_stem(r->arena, slicing, w->name),
+	                .whole = is_whole_name(r->arena, w->name),
 	                .repeated = has_stem(r->arena, repeating, w->name)};
 	Text names = {.arena = r->arena};
 	const char *at = info_property(r, w->name, folded_from), *leaf;
@@ -177,7 +186,8 @@ static Leaves leaves_of(Reader *r, Weight *w)
 		found.count++;
 		found.buffers += t && !t->parameter;
 		found.function |= !t && !is_view_name(r->arena, leaf);
-		found.part |= !t && has_stem(r->arena, slicing, leaf);
+		found.whole &=
+		    t || has_stem(r->arena, "val", leaf) || is_whole_name(r->arena, leaf);
 		found.repeated |= !t && has_stem(r->arena, repeating, leaf);
 		if (t && t->parameter && (elements || !is_of_shape(r, w, leaf)))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);

@@ -290,8 +290,7 @@ static Ref param_ref(const Use *u, bool asks)
 	Weight *owner = v ? v->first->weight : NULL;
 	if (owner && owner->origin != w->origin) {
 		tie &= r->g->slots.at[slot].kind == S_param;
-		bool repeats = u->repeated || v->first->copy == COPY_REPEATED;
-		if (tie && repeats && has_elements(u, &r->g->slots.at[slot]))
+		if (tie && has_elements(u, &r->g->slots.at[slot]))
 			return put_tie(u, slot, u->repeated ? COPY_REPEATED : COPY_SAME,
 			               u->repeated ? "a repeated copy of parameter"
 			                           : "a copy of parameter");

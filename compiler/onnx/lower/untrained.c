@@ -95,6 +95,48 @@ static bool is_filter_bank(Reader *r, Weight *w)
 	return n >= LEAST && zeros < n && zeros >= n / 2;
 }
 
+// True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
+// line and a second one comes one that is made of the second's squares.
+static bool is_basis_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 5, ORDER = 3 };
+	int other = 0;
+	while (other == axis || w->shape.dim[other] < 2)
+		other++;
+	const Lines l = lines_along(w, other);
+	int64_t next = lines_along(w, axis).step;
+	double first = weight_number(r, w, 0), least = INFINITY, most = 0, at_least = 0,
+	       at_most = 0;
+	if (w->shape.dim[axis] < ORDER || l.n < SHORTEST || first == 0)
+		return false;
+	for (int64_t i = 0; i < l.n; i++) {
+		double x = fabs(weight_number(r, w, next + i * l.step)),
+		       y = weight_number(r, w, 2 * next + i * l.step);
+		if (weight_number(r, w, i * l.step) != first)
+			return false;
+		at_least = x < least ? y : at_least;
+		at_most = x > most ? y : at_most;
+		least = MIN(least, x);
+		most = MAX(most, x);
+	}
+	double slope = (at_most - at_least) / (most * most - least * least), size = 0, worst = 0;
+	for (int64_t i = 0; i < l.n; i++) {
+		double x = weight_number(r, w, next + i * l.step),
+		       y = weight_number(r, w, 2 * next + i * l.step);
+		size = MAX(size, fabs(y));
+		worst = MAX(worst, fabs(at_least + slope * (x * x - least * least) - y));
+	}
+	return isfinite(slope) && slope != 0 && worst < 1e-4 * size;
+}
+
+static bool is_basis(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank && wide_axes(&w->shape) == 2; a++)
+		if (w->shape.dim[a] > 1 && is_basis_along(r, w, a))
+			return true;
+	return false;
+}
+
 // True if it hides scores: a softmax turns one of its elements into zero.
 static bool hides(Reader *r, Weight *w)
 {
@@ -151,7 +193,8 @@ static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
 	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
-	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank};
+	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank,
+	    [T_basis] = is_basis};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -269,8 +312,8 @@ static bool is_computed(const Use *u)
 	const Leaves *leaves = &u->leaves;
 	if (!leaves->name || strcmp(leaves->name, u->name))
 		return false;
-	if (u->repeated && leaves->parameters == 1 && !leaves->buffers && !leaves->function &&
-	    !leaves->part)
+	if (leaves->parameters == 1 && !leaves->buffers && leaves->whole &&
+	    (u->repeated || !leaves->repeated))
 		return false;
 	bool table =
 	    wide_axes(&u->w->shape) > 1 && u->reader && !is_one_of(OPS_contractions, u->reader);
@@ -414,6 +457,9 @@ const char *reason_to_ask(const Use *u)
 		return "it normalizes an input: a weight to train, or a constant to --freeze?";
 	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
 		return "mostly zeros and nothing negative: a weight to train, or a constant to "
+		       "--freeze?";
+	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_basis))
+		return "a basis of functions by its numbers: a weight to train, or a constant to "
 		       "--freeze?";
 	return NULL;
 }

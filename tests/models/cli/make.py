@@ -793,16 +793,18 @@ model.graph.value_info.add(name="_v").metadata_props.add(key="pkg.torch.export.g
 save(model, "merged.onnx")
 
 # Parameters that it repeated over a batch of 3, among constants: a token before the words, whose own vector is read too; queries, transposed
-# afterwards; a state; a token of zeros, whose axes nothing tells; the same of exp(rate). `expanded`: the program, in which they are whole.
-signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("cls", "q", "h", "w", "r", "zero", "rate"))
+# afterwards; a state; a token of zeros, whose axes nothing tells; the same of exp(rate); and one that got
+# an axis more. `expanded`: the program, in which they are whole.
+signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("cls", "q", "h", "w", "r", "g", "zero", "rate"))
 inputs = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 %s (float[3, 2, 4] x) => (float[3, 4] y)
 <float[4] cls = {0.5, -0.25, 0.75, -1.0}, float[1, 4, 4] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3, 0.2, 0.8, -0.6, 0.35},
  float[1, 4, 4] r = {0.3, -0.1, 0.2, 0.5, -0.4, 0.1, 0.6, 0.2, -0.3, 0.7, 0.1, 0.2, 0.5, -0.6, 0.4, 0.1}, int64[1] one = {1}, int64[1] zeroth = {0},
  %s>
 {
+  gained = Mul(x, unsqueeze)
 %s
-  words = Concat <axis = 1> (expand, expand_2, expand_3, x)
+  words = Concat <axis = 1> (expand, expand_2, expand_3, gained)
   scores = MatMul(transpose, across)
   parts = Softmax(scores)
   mixed = MatMul(parts, words)
@@ -814,14 +816,14 @@ inputs = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
 }"""
 model = parser.parse_model(inputs % ("repeated", """float[3, 1, 4] expand = {0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0},
  float[3, 2, 4] transpose = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4},
- float[1, 3, 4] expand_1 = {0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4},
+ float[1, 2, 4] unsqueeze = {1.5, 0.5, 2, 1.25, 0.75, 1, 0.25, 3}, float[1, 3, 4] expand_1 = {0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4},
  float[3, 1, 4] expand_2 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, float[3, 1, 4] expand_3 = {2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3, 1}""", ""))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
-for name, leaves in (("expand", "['cls', 'unsqueeze', 'val_1']"), ("transpose", "['q', 'repeat', 'val_2']"), ("expand_1", "['clone', 'h']"),
+for name, leaves in (("expand", "['cls', 'unsqueeze', 'val_1']"), ("transpose", "['q', 'repeat', 'val_2']"), ("expand_1", "['clone', 'h']"), ("unsqueeze", "['g', 'val_4']"),
                      ("expand_2", "['zero', 'val_3']"), ("expand_3", "['exp', 'rate']")):
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "repeated.onnx")
-model = parser.parse_model(inputs % ("expanded", """float[2, 4] q = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4}, float[4] h = {0.1, 0.2, -0.3, 0.4},
+model = parser.parse_model(inputs % ("expanded", """float[2, 4] q = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4}, float[4] h = {0.1, 0.2, -0.3, 0.4}, float[2, 4] unsqueeze = {1.5, 0.5, 2, 1.25, 0.75, 1, 0.25, 3},
  float[1, 1, 4] zero = {0, 0, 0, 0}, float[1, 1, 4] rate = {2, 1, 3, 1}, int64[3] by_row = {3, 1, 1}, int64[3] by_column = {1, 3, 1}""", """
   expand = Expand(cls, by_row)
   transpose = Expand(q, by_row)
@@ -829,6 +831,15 @@ model = parser.parse_model(inputs % ("expanded", """float[2, 4] q = {0.3, 0.6, -
   expand_2 = Expand(zero, by_row)
   expand_3 = Expand(rate, by_row)"""))
 save(model, "expanded.onnx")
+
+# A basis of polynomials, which the older exporter writes as it does weights, and a weight.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+basis (float[n, 3] x) => (float[n, 5] y)
+<float[3, 3] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7}, float[3, 5] basis = {1, 1, 1, 1, 1, -1, -0.5, 0, 0.5, 1, 1, -0.125, -0.5, -0.125, 1}>
+{
+  h = MatMul(x, w)
+  y = MatMul(h, basis)
+}"""), "basis.onnx")
 
 # As Keras is exported: the bias of the state is zero. A layer that resets after the product has both, as all of PyTorch have.
 keras = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
