@@ -151,12 +151,22 @@ static bool is_whole_name(Arena *arena, const char *name)
 	return has_stem(arena, moves, name) || has_stem(arena, repeating, name);
 }
 
-// True if PyTorch's older exporter gave the result of an Expand or a Tile this name:
-// /encoder/Expand_1_output_0.
-static bool is_repeat_name(const char *name)
+const char *result_op(const Reader *r, const char *name)
 {
-	const char *last = name[0] == '/' ? strrchr(name, '/') : NULL;
-	return last && (starts_with(last, "/Expand_") || starts_with(last, "/Tile_"));
+	bool tf = starts_with(r->proto->producer_name, "tf2onnx");
+	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+	const char *end = tf ? strchr(last, ':') : strstr(last, "_output_");
+	if (!end || (!tf && name[0] != '/'))
+		return NULL;
+	const char *op = format(r->arena, "%.*s", (int)(end - last), last);
+	return format(r->arena, "%.*s", (int)stem_of(op), op);
+}
+
+// True if an exporter that records no names computed it by an Expand or a Tile.
+static bool is_repeat_name(const Reader *r, const char *name)
+{
+	const char *op = result_op(r, name);
+	return op && is_word("Expand Tile BroadcastTo", op);
 }
 
 // True if a leaf is, by its name, a function that is taken of parameters but not of sizes.
@@ -523,8 +533,32 @@ static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
 {
 	bool named = r->signature
 	                 ? leaves->parameters && leaves->repeated && !is_parameter_name(r, w->name)
-	                 : is_repeat_name(w->name);
+	                 : is_repeat_name(r, w->name);
 	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
+}
+
+// Returns the one weight with a name of its own whose elements those of `w` are, in the same order,
+// or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
+static const Weight *find_reshaped(Reader *r, Weight *w)
+{
+	enum { LEAST = 4 };
+	const Weight *found = NULL;
+	int64_t n = count_of(&w->shape);
+	if (n < LEAST || !is_float(w->type) || r->options->separate || has_few_values(r, w, 2))
+		return NULL;
+	for (int i = 0; i < r->weights.count; i++) {
+		Weight *other = r->weights.at[i];
+		int64_t same = 0;
+		if (other->type != w->type || other->inner || is_opaque(other->name) ||
+		    count_of(&other->shape) != n)
+			continue;
+		while (same < n && weight_number(r, other, same) == weight_number(r, w, same))
+			same++;
+		if (same == n && found)
+			return NULL;
+		found = same == n ? other : found;
+	}
+	return found;
 }
 
 Use use_of(Reader *r, Weight *w, const Call *c, int k)
@@ -550,14 +584,16 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 		u.name = u.leaves.name;
 	if (!u.name && !w->alias && !is_opaque(w->name))
 		u.name = w->name;
+	bool torch = starts_with(r->proto->producer_name, "pytorch");
+	const Weight *own = !u.name && torch ? find_reshaped(r, w) : NULL;
+	u.name = own ? own->name : u.name;
 	if (!u.name && node)
 		u.name = name_by_path(&u);
 	if (!u.name)
 		u.name = w->alias ? w->alias : w->name;
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means
 	// that nothing was shared.
-	if (!node || w->uses < 2 || w->alias || r->signature ||
-	    starts_with(r->proto->producer_name, "pytorch") || !has_few_values(r, w, 1))
+	if (!node || w->uses < 2 || w->alias || r->signature || torch || !has_few_values(r, w, 1))
 		return u;
 	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
 	u.name =

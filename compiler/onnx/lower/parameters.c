@@ -443,12 +443,27 @@ static void list_held(Reader *r, Table *seen, const Held *held)
 	                  (Elem)type, shape}));
 }
 
+// Lists a weight whose integers a DequantizeLinear reads.
+static void list_quantized(Reader *r, const Weight *w)
+{
+	const Reading *read = find_name(r->file, w->name)->first;
+	if (is_float(w->type) || wide_axes(&w->shape) < 1 || !read ||
+	    strcmp(read->node->op_type, "DequantizeLinear") ||
+	    strcmp(read->node->input[0], w->name))
+		return;
+	r->model->weights += count_of(&w->shape);
+	PUSH(r->arena, r->model->untrained,
+	     ((Untrained){w->name, "it is quantized; train the model before it is quantized",
+	                  w->type, w->shape}));
+}
+
 void list_untrained(Reader *r)
 {
 	Model *m = r->model;
 	Table *seen = table_new(r->arena); // the graph of a loop is lowered more than once
 	for (int i = 0; i < r->weights.count; i++) {
 		const Weight *w = r->weights.at[i];
+		list_quantized(r, w);
 		uint64_t *known = table_cell(seen, &w->proto, sizeof w->proto);
 		if (*known || !is_float(w->type) || (!w->trained && count_of(&w->shape) < 2))
 			continue;
@@ -470,7 +485,7 @@ void list_untrained(Reader *r)
 static bool has_folded_norm(const Reader *r, const NodeProto *n)
 {
 	static const char *const names[] = {"*/merged_input:0", "*_weights_fused_bn",
-	                                    "*/batchnorm/mul:0"};
+	                                    "*/batchnorm/mul:0", "*/batchnorm/Rsqrt:0"};
 	bool found = is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
 	                             starts_with(n->input[1], "onnx::Conv_") &&
 	                             starts_with(n->input[2], "onnx::Conv_"));

@@ -841,6 +841,18 @@ basis (float[n, 3] x) => (float[n, 5] y)
   y = MatMul(h, basis)
 }"""), "basis.onnx")
 
+# Quantized, but for a bias: scales are no weights, and integers are not trained.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+quantized (float[n, 3] x) => (float[n, 2] y)
+<int8[3, 2] w = {50, -25, 10, 20, -10, 40}, float[2] w_scale = {0.01, 0.02}, int8[2] w_zero = {0, 0}, float x_scale = {0.05}, uint8 x_zero = {128}, float[2] bias = {0.5, -0.25}>
+{
+  q = QuantizeLinear(x, x_scale, x_zero)
+  d = DequantizeLinear(q, x_scale, x_zero)
+  v = DequantizeLinear <axis = 1> (w, w_scale, w_zero)
+  h = MatMul(d, v)
+  y = Add(h, bias)
+}"""), "quantized.onnx")
+
 # As Keras is exported: the bias of the state is zero. A layer that resets after the product has both, as all of PyTorch have.
 keras = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
 %s (float[n, 3, 2] x) => (float[n, 2] y)
@@ -906,6 +918,36 @@ keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
 names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
 rename(model, names)
 save(model, "keras_norm.onnx")
+
+# What constants are called: of TensorFlow, a function of a weight, a token repeated over a batch of 2, a table, factors of an input, the scale
+# of a BatchNorm that learns none, and a learned number; and of PyTorch's older exporter with an optimizer after it, the same and a parameter
+# of another shape.
+text = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
+computed (float[2, 3, 4] x) => (float[2, 4, 4] y)
+<float[1, 1, 4] mean = {0.5, -0.25, 0.75, -1.0}, float[1, 1, 4] std = {1.5, 0.25, 0.75, 1.25}, float[1, 3, 4] table = {1, 2, 4, 3, 2, 5, 1, 4, 3, 2, 6, 1},
+ float[2, 1, 4] token = {0.3, 0.6, -0.2, 0.8, 0.3, 0.6, -0.2, 0.8}, float[4, 4] kernel = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3, 0.2, 0.8, -0.6, 0.35},
+ float[4] rsqrt = {2, 1, 0.5, 3}, float number = {0.7}, float[4] cls = {0.4, 0.3, -0.2, 0.1}, float[1, 1, 4] vector = {0.4, 0.3, -0.2, 0.1}>
+{
+  a = Add(x, mean)
+  b = Mul(a, std)
+  c = Add(b, table)
+  d = Concat <axis = 1> (c, token)
+  e = MatMul(d, kernel)
+  f = Mul(e, rsqrt)
+  g = Mul(f, number)
+  h = Add(g, cls)
+  i = Tanh(vector)
+  y = Mul(h, i)
+}"""
+model = parser.parse_model(text % "tf2onnx")
+rename(model, {"mean": "net/norm/add:0", "std": "ConstantFolding/net/norm/truediv_recip:0", "table": "net/positions/Const_1:0", "token": "net/Tile:0",
+               "kernel": "net/dense/Softplus:0", "rsqrt": "net/bn/batchnorm/Rsqrt:0", "number": "net/scale/Mul/ReadVariableOp:0",
+               "cls": "net/dense/BiasAdd/ReadVariableOp:0", "vector": "net/vector/ReadVariableOp:0"})
+save(model, "keras_names.onnx")
+model = parser.parse_model(text % "pytorch")
+rename(model, {"mean": "/norm/Add_output_0", "std": "norm.std", "table": "/Constant_1_output_0", "token": "/Expand_output_0", "kernel": "/dense/Softplus_output_0",
+               "rsqrt": "scale", "number": "/Constant_output_0", "vector": "onnx::Tanh_42"})
+save(model, "torch_names.onnx")
 
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
