@@ -162,11 +162,14 @@ const char *result_op(const Reader *r, const char *name)
 	return format(r->arena, "%.*s", (int)stem_of(op), op);
 }
 
-// True if an exporter that records no names computed it by an Expand or a Tile.
-static bool is_repeat_name(const Reader *r, const char *name)
+// True if an exporter that records no names computed it by an Expand or a Tile. That of JAX calls
+// all const_3; rows of other weights are not equal.
+static bool is_repeat_name(const Reader *r, const Weight *w)
 {
-	const char *op = result_op(r, name);
-	return op && is_word("Expand Tile BroadcastTo", op);
+	const char *op = result_op(r, w->name);
+	return op ? is_word("Expand Tile BroadcastTo", op)
+	          : starts_with(r->proto->producer_name, "jax2onnx") && w->shape.rank > 2 &&
+	                has_stem(r->arena, "const", w->name);
 }
 
 // True if a leaf is, by its name, a function that is taken of parameters but not of sizes.
@@ -533,7 +536,7 @@ static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
 {
 	bool named = r->signature
 	                 ? leaves->parameters && leaves->repeated && !is_parameter_name(r, w->name)
-	                 : is_repeat_name(r, w->name);
+	                 : is_repeat_name(r, w);
 	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
 }
 

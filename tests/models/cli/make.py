@@ -948,6 +948,9 @@ model = parser.parse_model(text % "pytorch")
 rename(model, {"mean": "/norm/Add_output_0", "std": "norm.std", "table": "/Constant_1_output_0", "token": "/Expand_output_0", "kernel": "/dense/Softplus_output_0",
                "rsqrt": "scale", "number": "/Constant_output_0", "vector": "onnx::Tanh_42"})
 save(model, "torch_names.onnx")
+model = parser.parse_model(text % "jax2onnx")
+rename(model, {name: f"const_{i}" for i, name in enumerate(("mean", "std", "table", "token", "kernel", "rsqrt", "number", "cls", "vector"))})
+save(model, "jax_names.onnx")
 
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
