@@ -447,7 +447,7 @@ static void list_held(Reader *r, Table *seen, const Held *held)
 static void list_quantized(Reader *r, const Weight *w)
 {
 	const Reading *read = find_name(r->file, w->name)->first;
-	if (is_float(w->type) || wide_axes(&w->shape) < 1 || !read ||
+	if (w->inner || is_float(w->type) || wide_axes(&w->shape) < 1 || !read ||
 	    strcmp(read->node->op_type, "DequantizeLinear") ||
 	    strcmp(read->node->input[0], w->name))
 		return;

@@ -444,9 +444,17 @@ static bool is_computed_name(const Use *u)
 	       (starts_with(u->w->name, "ConstantFolding/") && !is_word(moves, op));
 }
 
-static SlotKind kind_of(const Graph *g, const Val *v)
+static bool is_param(const Graph *g, Ref x)
 {
-	return v->op == O_slot ? g->slots.at[v->attr->i[0]].kind : S_state;
+	const Val *v = val(g, x);
+	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_param;
+}
+
+// True if v is a signal that a constant scales or shifts, or `any` other value.
+static bool is_scaled(const Graph *g, const Val *v, bool any)
+{
+	return (v->op == O_mul || v->op == O_add || v->op == O_div) &&
+	       (any || val(g, v->in[1])->op == O_const);
 }
 
 // True if it shifts or scales an input of the model, as mean and standard deviation of images do.
@@ -461,10 +469,9 @@ static bool normalizes_input(const Use *u)
 	const Graph *g = u->call->g;
 	const Val *v = val(g, u->call->arg[1 - u->operand].ref);
 	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub ||
-	       ((v->op == O_mul || v->op == O_add || v->op == O_div) &&
-	        (computed || val(g, v->in[1])->op == O_const)))
-		v = val(g, v->in[kind_of(g, val(g, v->in[0])) == S_param]);
-	return kind_of(g, v) == S_input;
+	       is_scaled(g, v, computed))
+		v = val(g, v->in[is_scaled(g, v, computed) && is_param(g, v->in[0])]);
+	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
 }
 
 const char *reason_to_ask(const Use *u)
