@@ -163,8 +163,8 @@ typedef struct Weight { // an initializer
 	bool table;                // a Gather reads it
 	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
 	Repeat repeat;
-	int slot;                  // of its first use as a parameter; -1: none yet
-	Ref ref;                   // as a constant
+	int slot; // of its first use as a parameter; -1: none yet
+	Ref ref;  // as a constant
 } Weight;
 
 typedef VEC(Weight *) WeightList;

@@ -261,9 +261,10 @@ void name_source(Arena *, const NodeProto *, Node *to); // its module and line, 
 // Returns a property of a value of the main graph, or NULL.
 const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
-bool is_opaque(const char *name);                       // made up by an exporter
+bool is_opaque(const char *name); // made up by an exporter
 // Returns the name, without its number, of the operator that computed a value of this name: Add of
-// tf2onnx's encoder/Add_1:0 and of /encoder/Add_1_output_0, PyTorch's older exporter; NULL: unknown.
+// tf2onnx's encoder/Add_1:0 and of /encoder/Add_1_output_0, PyTorch's older exporter; NULL:
+// unknown.
 const char *result_op(const Reader *, const char *name);
 size_t stem_of(const char *name);                       // the length without a number: mul of mul_1
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
