@@ -29,10 +29,14 @@ static float value_at(const float *values, int64_t i)
 	return x;
 }
 
+// Returns the element of the slot that element i of the file is computed from.
 static float slot_element(const struct amos_view *v, const float *x, int64_t i)
 {
-	return value_at(x, v->copy == AMOS_COPY_TRANSPOSED ? i % v->rows * v->columns + i / v->rows
-	                                                   : i);
+	if (v->copy == AMOS_COPY_TRANSPOSED)
+		i = i % v->rows * v->columns + i / v->rows;
+	else if (v->copy == AMOS_COPY_REPEATED)
+		i = i / (v->rows * v->columns) * v->columns + i % v->columns;
+	return value_at(x, i);
 }
 
 static float stored_element(const struct amos_piece *p, const char *at)

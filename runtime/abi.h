@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 17 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 18 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
@@ -45,7 +45,12 @@ enum { // amos_slot.kind
 	AMOS_SLOT_GRADIENT
 };
 
-enum { AMOS_COPY_SAME, AMOS_COPY_TRANSPOSED, AMOS_COPY_COMPLEMENT }; // amos_view.copy
+enum { // amos_view.copy
+	AMOS_COPY_SAME,
+	AMOS_COPY_TRANSPOSED,
+	AMOS_COPY_COMPLEMENT,
+	AMOS_COPY_REPEATED
+};
 
 enum { // amos_piece.kind
 	AMOS_PIECE_BYTES,

@@ -138,8 +138,15 @@ typedef enum Trait { // of the elements of a weight
 	T_regular,   // straight lines along an axis
 	T_fourier,   // a Fourier transform
 	T_bank,      // mostly zeros, and nothing negative
+	T_basis,     // polynomials of one line
 	TRAITS,
 } Trait;
+
+typedef struct Repeat { // of a weight's slices
+	int64_t times;  // along adjacent axes; 0: not looked for, 1: none
+	int64_t inner;  // elements of a slice after these axes
+	Shape shape;    // of the slices, with 1 along these axes
+} Repeat;
 
 typedef struct Weight { // an initializer
 	const TensorProto *proto;
@@ -155,14 +162,15 @@ typedef struct Weight { // an initializer
 	const char *why;           // a use of it is not trained; NULL: none
 	bool table;                // a Gather reads it
 	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
-	int slot;                  // of its first use as a parameter; -1: none yet
-	Ref ref;                   // as a constant
+	Repeat repeat;
+	int slot; // of its first use as a parameter; -1: none yet
+	Ref ref;  // as a constant
 } Weight;
 
 typedef VEC(Weight *) WeightList;
 
-// What a weight holds: a parameter, its transpose, or 1 - parameter.
-typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
+// What a weight holds: a parameter, its transpose, 1 - parameter, or repetitions by Weight.repeat.
+typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT, COPY_REPEATED } Copy;
 
 // A use of a slot in the file, in a list of all of them, newest first.
 typedef struct View {

@@ -5,27 +5,30 @@
 #include "write.h"
 #include <string.h>
 
-static int add_view(ModelWriter *w, int slot, Copy copy)
+// Returns the number of a new view: of the slot itself if `v` is NULL.
+static int add_view(ModelWriter *w, int slot, const View *v)
 {
 	const Shape *s = &w->m->graph->slots.at[slot].shape;
-	bool turned = copy == COPY_TRANSPOSED;
-	PUSH(w->arena, w->views,
-	     ((struct amos_view){.slot = slot,
-	                         .copy = copy,
-	                         .rows = turned ? s->dim[0] : 0,
-	                         .columns = turned ? s->dim[1] : 0}));
+	struct amos_view view = {.slot = slot, .copy = v ? v->copy : COPY_SAME};
+	if (view.copy == COPY_TRANSPOSED) {
+		view.rows = s->dim[0];
+		view.columns = s->dim[1];
+	} else if (view.copy == COPY_REPEATED) {
+		view.rows = v->weight->repeat.times;
+		view.columns = v->weight->repeat.inner;
+	}
+	PUSH(w->arena, w->views, view);
 	return w->views.count - 1;
 }
 
-static void add_test(ModelWriter *w, int view, int other, const void *numbers)
+static void add_test(ModelWriter *w, int view, int other, const void *numbers, int64_t n)
 {
-	int64_t n = count_of(&w->m->graph->slots.at[w->views.at[view].slot].shape);
 	PUSH(w->arena, w->tests,
 	     ((struct amos_test){.view = view, .other = other, .numbers = numbers, .count = n}));
 }
 
 // Returns the input of the main graph's node that reads the view. Its node is NULL if there is
-// none, or if it reads a transpose or 1 - x.
+// none, or if it reads something else than the slot.
 static Operand reader_of(const ModelWriter *w, const View *v)
 {
 	if (v->copy != COPY_SAME)
@@ -57,7 +60,7 @@ static void part(ModelWriter *w, int s, int first)
 			    w->arena,
 			    "parameter %s cannot be written back once it differs from what it "
 			    "shares initializer '%s' with: it is used inside a function, "
-			    "transposed or as 1 - x" HELP
+			    "transposed, repeated or as 1 - x" HELP
 			    "export without merging (training mode, or optimize=False)",
 			    slot->name, slot->file ? slot->file : "?");
 	for (int i = first; i < w->tests.count; i++) {
@@ -72,7 +75,7 @@ static void part(ModelWriter *w, int s, int first)
 	Renamed renamed = {extra_name(w, slot), when},
 	        *shared = take_copy(w->arena, &renamed, sizeof renamed);
 	PUSH(w->arena, w->extras,
-	     ((Extra){renamed.name, e, slot->shape, add_view(w, s, COPY_SAME), when}));
+	     ((Extra){renamed.name, e, slot->shape, add_view(w, s, NULL), when}));
 	for (const View *v = slot->view; v; v = v->next) {
 		Operand reads = reader_of(w, v);
 		*table_cell(w->inputs, &reads, sizeof reads) = (uintptr_t)shared;
@@ -88,7 +91,7 @@ static bool is_fixed(const View *v)
 static void keep_fixed(ModelWriter *w, int s, const View *v)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
-	add_test(w, add_view(w, s, COPY_SAME), -1, slot->init);
+	add_test(w, add_view(w, s, NULL), -1, slot->init, count_of(&slot->shape));
 	w->tests.at[w->tests.count - 1].error =
 	    format(w->arena,
 	           "parameter %s: new values cannot be written back to initializer '%s', whose "
@@ -99,11 +102,10 @@ static void keep_fixed(ModelWriter *w, int s, const View *v)
 static void plan_slot(ModelWriter *w, int s)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
-	int64_t n = count_of(&slot->shape);
 	const View *fixed = NULL;
 	int first = w->tests.count;
 	if (!slot->file)
-		add_test(w, add_view(w, s, COPY_SAME), -1, NULL);
+		add_test(w, add_view(w, s, NULL), -1, NULL, count_of(&slot->shape));
 	for (const View *v = slot->file ? slot->view : NULL; v; v = v->next) {
 		if (is_fixed(v)) {
 			fixed = v;
@@ -113,9 +115,9 @@ static void plan_slot(ModelWriter *w, int s)
 		const Patch *taken = (const Patch *)(uintptr_t)*cell;
 		if (taken && taken->slot == s)
 			continue;
-		Patch patch = {s, add_view(w, s, v->copy), n};
+		Patch patch = {s, add_view(w, s, v), count_of(&v->weight->shape)};
 		if (taken)
-			add_test(w, patch.view, taken->view, NULL);
+			add_test(w, patch.view, taken->view, NULL, patch.n);
 		else
 			*cell = (uintptr_t)take_copy(w->arena, &patch, sizeof patch);
 	}

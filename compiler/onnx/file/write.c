@@ -298,8 +298,10 @@ void write_model(const Model *m, const char *path, bool keep_training,
 
 int slot_homes(const Graph *g, Arena *arena, int slot, SlotHome **homes)
 {
-	static const char *const views[] = {
-	    [COPY_SAME] = NULL, [COPY_TRANSPOSED] = "transpose", [COPY_COMPLEMENT] = "1 - x"};
+	static const char *const views[] = {[COPY_SAME] = NULL,
+	                                    [COPY_TRANSPOSED] = "transpose",
+	                                    [COPY_COMPLEMENT] = "1 - x",
+	                                    [COPY_REPEATED] = "repeat"};
 	VEC(const View *) all = {0}; // the view that was found first comes last
 	for (const View *v = g->slots.at[slot].view; v; v = v->next)
 		PUSH(arena, all, v);

@@ -379,8 +379,41 @@ static Value detached(const Call *c, int k, Value v)
 	return v;
 }
 
+// True if the biases of a recurrent node's input and state are only ever added.
+static bool adds_biases(const Call *c)
+{
+	return is_one_of(OPS_recurrent, c->node) &&
+	       (strcmp(c->node->op_type, "GRU") != 0 || !attr_int(c, "linear_before_reset", 0));
+}
+
+// Detaches a state's bias of zeros that only ONNX has: Keras gives such layers one bias, and two
+// would move as one of twice the rate. PyTorch has both.
+static void detach_state_bias(Call *c)
+{
+	enum { BIAS = 3 };
+	Reader *r = c->r;
+	Weight *w = c->nin > BIAS ? c->arg[BIAS].weight : NULL;
+	if (!w || r->options->separate || r->file->trained || !adds_biases(c) ||
+	    !is_float(w->type) || w->shape.rank != 2 ||
+	    starts_with(r->proto->producer_name, "pytorch"))
+		return;
+	int64_t half = w->shape.dim[1] / 2;
+	for (int64_t i = 0; i < count_of(&w->shape); i++)
+		if (i % w->shape.dim[1] >= half && weight_number(r, w, i) != 0)
+			return;
+	Value b = c->arg[BIAS];
+	Ref all = use_weight(r, w, c, BIAS), part[2];
+	for (int k = 0; k < 2; k++)
+		part[k] = take_range(r->g, all, 1, k * half, half);
+	part[1] = put_detached(r->g, part[1]);
+	c->arg[BIAS] = (Value){.ref = put_concat(r->g, 1, 2, part), .onnx = b.onnx};
+	note(r, "%s: the bias of its state is not trained: it is zero, and added to the input's",
+	     node_where(r->arena, c->node));
+}
+
 void detach_operands(Call *c)
 {
+	detach_state_bias(c);
 	for (int k = 0; k < MIN(c->nin, OPERANDS); k++)
 		if (is_marked(c->r, c->node, k))
 			c->arg[k] = detached(c, k, c->arg[k]);

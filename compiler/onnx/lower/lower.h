@@ -216,6 +216,7 @@ Ref missing_bias(const Call *c, int64_t n);
 double weight_number(Reader *, Weight *, int64_t i);
 bool has_few_values(Reader *, Weight *, int most); // at most 1 or 2 different ones
 int wide_axes(const Shape *);                      // the number of axes longer than 1
+bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices are repeated
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 
@@ -235,6 +236,8 @@ bool is_one_of(OpSet, const NodeProto *);   // NULL: no
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters, buffers;
 	bool function;    // of them, by the names of values between; else a view, or unknown
+	bool whole;       // all their elements, only moved or repeated, by these names
+	bool repeated;    // along new axes, or ones of size 1, by these names
 	const char *name; // the parameters' names joined by +
 } Leaves;
 
@@ -246,6 +249,7 @@ typedef struct Use { // of a weight
 	int operand;           // of the node
 	Role role;
 	Leaves leaves;    // of the weight
+	bool repeated;    // the weight repeats the parameter: Weight.repeat
 	const char *name; // of the parameter that it is
 	const NodeProto *reader;
 	int input; // the operand of `reader` that comes from it, through moves and casts
@@ -257,7 +261,11 @@ void name_source(Arena *, const NodeProto *, Node *to); // its module and line, 
 // Returns a property of a value of the main graph, or NULL.
 const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
-bool is_opaque(const char *name);                       // made up by an exporter
+bool is_opaque(const char *name); // made up by an exporter
+// Returns the name, without its number, of the operator that computed a value of this name: Add of
+// tf2onnx's encoder/Add_1:0 and of /encoder/Add_1_output_0, PyTorch's older exporter; NULL:
+// unknown.
+const char *result_op(const Reader *, const char *name);
 size_t stem_of(const char *name);                       // the length without a number: mul of mul_1
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 // Notes parameters of the program that are not in the file, and doubts what may have become of

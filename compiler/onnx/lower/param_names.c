@@ -132,10 +132,44 @@ static bool has_stem(Arena *arena, const char *words, const char *name)
 // True if a value of the traced program is, by its name, a view of another one or unknown.
 static bool is_view_name(Arena *arena, const char *name)
 {
-	static const char views[] = "val t view reshape unsafe_view _unsafe_view permute transpose "
-	                            "unsqueeze squeeze expand flatten unflatten slice select split "
-	                            "getitem clone contiguous detach alias to _to_copy";
+	static const char views[] =
+	    "val t view reshape unsafe_view _unsafe_view permute transpose "
+	    "unsqueeze squeeze expand repeat tile flatten unflatten slice "
+	    "select split getitem clone contiguous detach alias to _to_copy";
 	return has_stem(arena, views, name);
+}
+
+static const char repeating[] = "expand repeat tile expand_as broadcast_to";
+
+// True if a value of the traced program, by its name, has all elements of another one, in any order
+// or repeated.
+static bool is_whole_name(Arena *arena, const char *name)
+{
+	static const char moves[] = "t view reshape unsafe_view _unsafe_view permute transpose "
+	                            "unsqueeze squeeze flatten unflatten clone contiguous alias to "
+	                            "_to_copy";
+	return has_stem(arena, moves, name) || has_stem(arena, repeating, name);
+}
+
+const char *result_op(const Reader *r, const char *name)
+{
+	bool tf = starts_with(r->proto->producer_name, "tf2onnx");
+	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+	const char *end = tf ? strchr(last, ':') : strstr(last, "_output_");
+	if (!end || (!tf && name[0] != '/'))
+		return NULL;
+	const char *op = format(r->arena, "%.*s", (int)(end - last), last);
+	return format(r->arena, "%.*s", (int)stem_of(op), op);
+}
+
+// True if an exporter that records no names computed it by an Expand or a Tile. That of JAX calls
+// all const_3; rows of other weights are not equal.
+static bool is_repeat_name(const Reader *r, const Weight *w)
+{
+	const char *op = result_op(r, w->name);
+	return op ? is_word("Expand Tile BroadcastTo", op)
+	          : starts_with(r->proto->producer_name, "jax2onnx") && w->shape.rank > 2 &&
+	                has_stem(r->arena, "const", w->name);
 }
 
 // True if a leaf is, by its name, a function that is taken of parameters but not of sizes.
@@ -154,7 +188,9 @@ static bool is_from_elements(Arena *arena, const char *at)
 // Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
 static Leaves leaves_of(Reader *r, Weight *w)
 {
-	Leaves found = {.function = !is_view_name(r->arena, w->name)};
+	Leaves found = {.function = !is_view_name(r->arena, w->name),
+	                .whole = is_whole_name(r->arena, w->name),
+	                .repeated = has_stem(r->arena, repeating, w->name)};
 	Text names = {.arena = r->arena};
 	const char *at = info_property(r, w->name, folded_from), *leaf;
 	bool elements = is_from_elements(r->arena, at);
@@ -163,6 +199,9 @@ static Leaves leaves_of(Reader *r, Weight *w)
 		found.count++;
 		found.buffers += t && !t->parameter;
 		found.function |= !t && !is_view_name(r->arena, leaf);
+		found.whole &=
+		    t || has_stem(r->arena, "val", leaf) || is_whole_name(r->arena, leaf);
+		found.repeated |= !t && has_stem(r->arena, repeating, leaf);
 		if (t && t->parameter && (elements || !is_of_shape(r, w, leaf)))
 			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
@@ -491,10 +530,46 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
+// True if the exporter repeated a parameter along some axes, as a class token over the batch, and
+// the elements still show which.
+static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
+{
+	bool named = r->signature
+	                 ? leaves->parameters && leaves->repeated && !is_parameter_name(r, w->name)
+	                 : is_repeat_name(r, w);
+	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
+}
+
+// Returns the one weight with a name of its own whose elements those of `w` are, in the same order,
+// or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
+static const Weight *find_reshaped(Reader *r, Weight *w)
+{
+	enum { LEAST = 4 };
+	const Weight *found = NULL;
+	int64_t n = count_of(&w->shape);
+	if (n < LEAST || !is_float(w->type) || r->options->separate || has_few_values(r, w, 2))
+		return NULL;
+	for (int i = 0; i < r->weights.count; i++) {
+		Weight *other = r->weights.at[i];
+		int64_t same = 0;
+		if (other->type != w->type || other->inner || is_opaque(other->name) ||
+		    count_of(&other->shape) != n)
+			continue;
+		while (same < n && weight_number(r, other, same) == weight_number(r, w, same))
+			same++;
+		if (same == n && found)
+			return NULL;
+		found = same == n ? other : found;
+	}
+	return found;
+}
+
 Use use_of(Reader *r, Weight *w, const Call *c, int k)
 {
 	const NodeProto *node = c ? c->node : NULL, *next;
-	Use u = {r, w, c, node, k, role_of(node, k), leaves_of(r, w), NULL, node, k};
+	Leaves leaves = leaves_of(r, w);
+	bool repeated = repeats_parameter(r, w, &leaves);
+	Use u = {r, w, c, node, k, role_of(node, k), leaves, repeated, NULL, node, k};
 	while (u.reader && !u.input && is_one_of(OPS_views, u.reader) &&
 	       (next = reader_of(r, u.reader))) {
 		u.input = (int)next->n_input - 1;
@@ -512,14 +587,16 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 		u.name = u.leaves.name;
 	if (!u.name && !w->alias && !is_opaque(w->name))
 		u.name = w->name;
+	bool torch = starts_with(r->proto->producer_name, "pytorch");
+	const Weight *own = !u.name && torch ? find_reshaped(r, w) : NULL;
+	u.name = own ? own->name : u.name;
 	if (!u.name && node)
 		u.name = name_by_path(&u);
 	if (!u.name)
 		u.name = w->alias ? w->alias : w->name;
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means
 	// that nothing was shared.
-	if (!node || w->uses < 2 || w->alias || r->signature ||
-	    starts_with(r->proto->producer_name, "pytorch") || !has_few_values(r, w, 1))
+	if (!node || w->uses < 2 || w->alias || r->signature || torch || !has_few_values(r, w, 1))
 		return u;
 	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
 	u.name =

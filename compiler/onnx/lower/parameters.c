@@ -85,6 +85,84 @@ static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
 	return true;
 }
 
+// True if all slices along an axis have the same elements.
+static bool repeats_along(Reader *r, Weight *w, int axis)
+{
+	const int64_t *dim = w->shape.dim;
+	int64_t inner = 1;
+	for (int a = axis + 1; a < w->shape.rank; a++)
+		inner *= dim[a];
+	for (int64_t i = 0; i < count_of(&w->shape); i++) {
+		int64_t first = i - i / inner % dim[axis] * inner;
+		if (weight_number(r, w, i) != weight_number(r, w, first))
+			return false;
+	}
+	return true;
+}
+
+// Looks for adjacent axes along which slices are repeated. If all elements are equal, or if there
+// are such axes apart from each other, they could be others: times is 1.
+static void find_repeat(Reader *r, Weight *w)
+{
+	Repeat *found = &w->repeat;
+	int last = -1, rank = w->shape.rank, wide = 0;
+	*found = (Repeat){.times = 1, .inner = 1, .shape = w->shape};
+	for (int a = 0; a < rank; a++) {
+		if (w->shape.dim[a] < 2)
+			continue;
+		wide++;
+		if (!repeats_along(r, w, a))
+			continue;
+		bool apart = last >= 0 && wide - last > 1;
+		last = wide;
+		found->times = apart ? 0 : found->times * w->shape.dim[a];
+		found->shape.dim[a] = 1;
+	}
+	for (int a = rank - 1; a >= 0 && found->shape.dim[a] == w->shape.dim[a]; a--)
+		found->inner *= w->shape.dim[a];
+	if (count_of(&found->shape) == 1 || !count_of(&w->shape))
+		found->times = 1;
+	found->times = MAX(found->times, 1);
+}
+
+bool is_repeated(Reader *r, Weight *w)
+{
+	if (!w->repeat.times)
+		find_repeat(r, w);
+	return w->repeat.times > 1;
+}
+
+// Returns element i of the slice that a weight repeats.
+static double slice_number(Reader *r, Weight *w, int64_t i)
+{
+	const Repeat *s = &w->repeat;
+	return weight_number(r, w, i / s->inner * s->inner * s->times + i % s->inner);
+}
+
+static const void *slice_data(Reader *r, Weight *w)
+{
+	int64_t n = count_of(&w->repeat.shape);
+	float *x = NEWS(r->arena, float, n);
+	double *d = NEWS(r->arena, double, n);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = (float)(d[i] = slice_number(r, w, i));
+	return w->type == E_f64 ? (const void *)d : x;
+}
+
+// True if a slot holds the elements of a weight or, if it is repeated, of its slice.
+static bool has_elements(const Use *u, const Slot *slot)
+{
+	int64_t n = count_of(u->repeated ? &u->w->repeat.shape : &u->w->shape);
+	if (slot->type != u->w->type || !slot->init || count_of(&slot->shape) != n)
+		return false;
+	const Val own = {.type = slot->type, .data = slot->init};
+	for (int64_t i = 0; i < n; i++)
+		if (const_at(&own, i) !=
+		    (u->repeated ? slice_number(u->r, u->w, i) : weight_number(u->r, u->w, i)))
+			return false;
+	return true;
+}
+
 // ---- weights that are copies of others ------------------------------------------------
 
 // Returns the weights with slots whose copies have the shape and a few elements of `w`, or, if
@@ -148,6 +226,10 @@ static Ref put_home(const Use *u, int slot, Copy copy)
 	v->first = v->next ? v->next->first : v;
 	s->view = v;
 	Ref x = put_slot(r->g, slot);
+	if (copy == COPY_REPEATED)
+		return put_expand(r->g, put_reshape(r->g, x, u->w->repeat.shape), u->w->shape);
+	if (copy == COPY_SAME && u->w)
+		return put_reshape(r->g, x, u->w->shape);
 	if (copy == COPY_COMPLEMENT)
 		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
 	return copy == COPY_TRANSPOSED ? swap_last(r->g, x) : x;
@@ -157,13 +239,13 @@ static Ref put_home(const Use *u, int slot, Copy copy)
 static Ref put_own(const Use *u, int slot)
 {
 	Weight *w = u->w;
-	bool ties = w->slot < 0 && !w->alias && !u->r->options->separate;
+	bool ties = w->slot < 0 && !w->alias && !u->r->options->separate && !u->repeated;
 	w->slot = w->slot < 0 ? slot : w->slot;
 	if (ties && wide_axes(&w->shape) == 1 && !has_few_values(u->r, w, 1))
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_COMPLEMENT, COPY_COMPLEMENT), w);
 	if (ties && w->table && w->shape.rank == 2)
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_TRANSPOSED, COPY_TRANSPOSED), w);
-	return put_home(u, slot, COPY_SAME);
+	return put_home(u, slot, u->repeated ? COPY_REPEATED : COPY_SAME);
 }
 
 // Ties a weight to the slot that it is a copy of; `what`: the relation, for the note.
@@ -183,13 +265,14 @@ static int new_slot(const Use *u, SlotKind kind, const char *name, const char *w
 		fresh = format(u->r->arena, "%s#%d", name, (int)++*same + 1);
 	if (w->proto->data_type == DOUBLE)
 		meet_double(u->r, format(u->r->arena, "initializer '%s'", w->name));
-	return add_slot(u->r->g, (Slot){.name = fresh,
-	                                .file = w->name,
-	                                .kind = kind,
-	                                .type = w->type,
-	                                .shape = w->shape,
-	                                .init = weight_data(u->r, u->w),
-	                                .why = why});
+	return add_slot(
+	    u->r->g, (Slot){.name = fresh,
+	                    .file = w->name,
+	                    .kind = kind,
+	                    .type = w->type,
+	                    .shape = u->repeated ? w->repeat.shape : w->shape,
+	                    .init = u->repeated ? slice_data(u->r, u->w) : weight_data(u->r, u->w),
+	                    .why = why});
 }
 
 // A name that another initializer has too is the same parameter if the values agree, else another
@@ -206,6 +289,11 @@ static Ref param_ref(const Use *u, bool asks)
 	const View *v = slot >= 0 ? r->g->slots.at[slot].view : NULL;
 	Weight *owner = v ? v->first->weight : NULL;
 	if (owner && owner->origin != w->origin) {
+		tie &= r->g->slots.at[slot].kind == S_param;
+		if (tie && has_elements(u, &r->g->slots.at[slot]))
+			return put_tie(u, slot, u->repeated ? COPY_REPEATED : COPY_SAME,
+			               u->repeated ? "a repeated copy of parameter"
+			                           : "a copy of parameter");
 		bool same = is_copy(r, owner, w, COPY_SAME);
 		if (tie && (same || is_copy(r, owner, w, COPY_TRANSPOSED)))
 			return put_tie(u, slot, same ? COPY_SAME : COPY_TRANSPOSED,
@@ -217,7 +305,8 @@ static Ref param_ref(const Use *u, bool asks)
 	if (slot >= 0)
 		return put_own(u, slot);
 	const Weight *from = NULL;
-	if (tie && u->node && !strcmp(u->node->op_type, "MatMul") && w->shape.rank == 2)
+	if (tie && u->node && !u->repeated && !strcmp(u->node->op_type, "MatMul") &&
+	    w->shape.rank == 2)
 		from = original_of(r, w, COPY_TRANSPOSED);
 	if (from)
 		return put_tie(u, from->slot, COPY_TRANSPOSED,
@@ -354,12 +443,27 @@ static void list_held(Reader *r, Table *seen, const Held *held)
 	                  (Elem)type, shape}));
 }
 
+// Lists a weight whose integers a DequantizeLinear reads.
+static void list_quantized(Reader *r, const Weight *w)
+{
+	const Reading *read = find_name(r->file, w->name)->first;
+	if (w->inner || is_float(w->type) || wide_axes(&w->shape) < 1 || !read ||
+	    strcmp(read->node->op_type, "DequantizeLinear") ||
+	    strcmp(read->node->input[0], w->name))
+		return;
+	r->model->weights += count_of(&w->shape);
+	PUSH(r->arena, r->model->untrained,
+	     ((Untrained){w->name, "it is quantized; train the model before it is quantized",
+	                  w->type, w->shape}));
+}
+
 void list_untrained(Reader *r)
 {
 	Model *m = r->model;
 	Table *seen = table_new(r->arena); // the graph of a loop is lowered more than once
 	for (int i = 0; i < r->weights.count; i++) {
 		const Weight *w = r->weights.at[i];
+		list_quantized(r, w);
 		uint64_t *known = table_cell(seen, &w->proto, sizeof w->proto);
 		if (*known || !is_float(w->type) || (!w->trained && count_of(&w->shape) < 2))
 			continue;
@@ -381,7 +485,7 @@ void list_untrained(Reader *r)
 static bool has_folded_norm(const Reader *r, const NodeProto *n)
 {
 	static const char *const names[] = {"*/merged_input:0", "*_weights_fused_bn",
-	                                    "*/batchnorm/mul:0"};
+	                                    "*/batchnorm/mul:0", "*/batchnorm/Rsqrt:0"};
 	bool found = is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
 	                             starts_with(n->input[1], "onnx::Conv_") &&
 	                             starts_with(n->input[2], "onnx::Conv_"));

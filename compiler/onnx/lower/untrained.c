@@ -95,6 +95,48 @@ static bool is_filter_bank(Reader *r, Weight *w)
 	return n >= LEAST && zeros < n && zeros >= n / 2;
 }
 
+// True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
+// line and a second one comes one that is made of the second's squares.
+static bool is_basis_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 5, ORDER = 3 };
+	int other = 0;
+	while (other == axis || w->shape.dim[other] < 2)
+		other++;
+	const Lines l = lines_along(w, other);
+	int64_t next = lines_along(w, axis).step;
+	double first = weight_number(r, w, 0), least = INFINITY, most = 0, at_least = 0,
+	       at_most = 0;
+	if (w->shape.dim[axis] < ORDER || l.n < SHORTEST || first == 0)
+		return false;
+	for (int64_t i = 0; i < l.n; i++) {
+		double x = fabs(weight_number(r, w, next + i * l.step)),
+		       y = weight_number(r, w, 2 * next + i * l.step);
+		if (weight_number(r, w, i * l.step) != first)
+			return false;
+		at_least = x < least ? y : at_least;
+		at_most = x > most ? y : at_most;
+		least = MIN(least, x);
+		most = MAX(most, x);
+	}
+	double slope = (at_most - at_least) / (most * most - least * least), size = 0, worst = 0;
+	for (int64_t i = 0; i < l.n; i++) {
+		double x = weight_number(r, w, next + i * l.step),
+		       y = weight_number(r, w, 2 * next + i * l.step);
+		size = MAX(size, fabs(y));
+		worst = MAX(worst, fabs(at_least + slope * (x * x - least * least) - y));
+	}
+	return isfinite(slope) && slope != 0 && worst < 1e-4 * size;
+}
+
+static bool is_basis(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank && wide_axes(&w->shape) == 2; a++)
+		if (w->shape.dim[a] > 1 && is_basis_along(r, w, a))
+			return true;
+	return false;
+}
+
 // True if it hides scores: a softmax turns one of its elements into zero.
 static bool hides(Reader *r, Weight *w)
 {
@@ -151,7 +193,8 @@ static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
 	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
-	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank};
+	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank,
+	    [T_basis] = is_basis};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -205,18 +248,22 @@ static const char *guess_reason(const Use *u)
 	for (int i = 0; i < COUNT(buffers); i++)
 		if (matches(buffers[i], name))
 			return "a buffer by its name";
+	const char *op = result_op(r, w->name);
+	if (op && is_word("Const Constant ConstantOfShape Shape Range", op))
+		return "a constant of the program";
 	// X.weight_u and X.weight_v belong to a weight; weight_norm has no u.
 	if ((ends_with(name, "weight_u") || ends_with(name, "weight_v")) &&
 	    find_name(r->file, format(r->arena, "%.*su", (int)strlen(name) - 1, name))->tensor)
 		return "a buffer of spectral_norm";
-	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
+	bool variable = strstr(name, "ReadVariableOp") != NULL; // of TensorFlow
+	if (!w->shape.rank && !variable && !(torch && !is_opaque(w->name)))
 		return "a single number";
 	bool folded = torch && is_opaque(w->alias ? w->alias : w->name);
 	if (count_of(&w->shape) == 1 && folded && u->role == R_none &&
 	    role_of(u->reader, u->input) == R_none)
 		return "a single number";
-	if (count_of(&w->shape) == 1 && !torch && !strstr(name, "bias") &&
-	    !strstr(name, "ReadVariableOp") && !(u->call && is_lone_bias(u->call, u->operand)))
+	if (count_of(&w->shape) == 1 && !torch && !strstr(name, "bias") && !variable &&
+	    !(u->call && is_lone_bias(u->call, u->operand)))
 		return "a single number";
 	if (is_folded_table(u)) {
 		for (int t = 0; t < TRAITS; t++)
@@ -268,6 +315,9 @@ static bool is_computed(const Use *u)
 {
 	const Leaves *leaves = &u->leaves;
 	if (!leaves->name || strcmp(leaves->name, u->name))
+		return false;
+	if (leaves->parameters == 1 && !leaves->buffers && leaves->whole &&
+	    (u->repeated || !leaves->repeated))
 		return false;
 	bool table =
 	    wide_axes(&u->w->shape) > 1 && u->reader && !is_one_of(OPS_contractions, u->reader);
@@ -375,6 +425,55 @@ static bool is_frozen_norm(const Use *u)
 	return conv && is_one_of(OPS_affine, conv) && (mul == u->node || add == u->node);
 }
 
+// True if an exporter or optimizer computed it, by its name, by more than moves: of weights or of
+// constants. A BatchNorm is told of by itself.
+static bool is_computed_name(const Use *u)
+{
+	static const char moves[] = "ReadVariableOp Squeeze transpose Transpose Reshape ExpandDims "
+	                            "Cast Identity",
+	                  functions[] =
+	                      "mul Mul add Add AddV2 sub Sub truediv RealDiv DivNoNan Neg neg "
+	                      "Exp Log Log1p Softplus Sigmoid Tanh Relu Abs Square Sqrt Rsqrt "
+	                      "Pow pow Sum Mean Max Min Maximum Minimum Softmax MatMul Gemm Conv "
+	                      "Einsum Div Erf Sin Cos Where Concat ReduceMean ReduceSum "
+	                      "concat stack Pack l2_normalize clip_by_value";
+	const char *op = result_op(u->r, u->w->name);
+	if (!op || strstr(u->w->name, "batchnorm/"))
+		return false;
+	return is_word(functions, op) ||
+	       (starts_with(u->w->name, "ConstantFolding/") && !is_word(moves, op));
+}
+
+static bool is_param(const Graph *g, Ref x)
+{
+	const Val *v = val(g, x);
+	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_param;
+}
+
+// True if v is a signal that a constant scales or shifts, or `any` other value.
+static bool is_scaled(const Graph *g, const Val *v, bool any)
+{
+	return (v->op == O_mul || v->op == O_add || v->op == O_div) &&
+	       (any || val(g, v->in[1])->op == O_const);
+}
+
+// True if it shifts or scales an input of the model, as mean and standard deviation of images do.
+// TensorFlow multiplies with constants that it computed; a learned factor is a variable.
+static bool normalizes_input(const Use *u)
+{
+	static const char *const words[] = {"Sub Div", "Sub Div Mul Add"};
+	bool computed = starts_with(u->r->proto->producer_name, "tf2onnx") &&
+	                !strstr(u->w->name, "ReadVariableOp");
+	if (!is_word(words[computed], u->node->op_type) || (!computed && u->operand != 1))
+		return false;
+	const Graph *g = u->call->g;
+	const Val *v = val(g, u->call->arg[1 - u->operand].ref);
+	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub ||
+	       is_scaled(g, v, computed))
+		v = val(g, v->in[is_scaled(g, v, computed) && is_param(g, v->in[0])]);
+	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
+}
+
 const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
@@ -386,7 +485,9 @@ const char *reason_to_ask(const Use *u)
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
-	if (starts_with(u->r->proto->producer_name, "tf2onnx") && ends_with(w->name, "/Neg:0"))
+	if (normalizes_input(u))
+		return "it normalizes an input: a weight to train, or a constant to --freeze?";
+	if (u->repeated || is_computed_name(u))
 		return computed;
 	if (is_frozen_norm(u))
 		return "part of a frozen BatchNorm: a weight to train, or a constant to --freeze?";
@@ -399,16 +500,11 @@ const char *reason_to_ask(const Use *u)
 	              !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
 	if (kernel || is_folded_table(u))
 		return computed;
-	bool normalizes =
-	    u->operand == 1 && (!strcmp(node->op_type, "Sub") || !strcmp(node->op_type, "Div"));
-	const Graph *g = u->call->g;
-	const Val *v = val(g, normalizes ? u->call->arg[0].ref : 0);
-	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub)
-		v = val(g, v->in[0]);
-	if (normalizes && v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input)
-		return "it normalizes an input: a weight to train, or a constant to --freeze?";
 	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
 		return "mostly zeros and nothing negative: a weight to train, or a constant to "
+		       "--freeze?";
+	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_basis))
+		return "a basis of functions by its numbers: a weight to train, or a constant to "
 		       "--freeze?";
 	return NULL;
 }

@@ -792,6 +792,81 @@ for name, leaves in (("unsqueeze_1", "['first.weight', 'val_1']"), ("unsqueeze_3
 model.graph.value_info.add(name="_v").metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="BUFFER")
 save(model, "merged.onnx")
 
+# Parameters that it repeated over a batch of 3, among constants: a token before the words, whose own vector is read too; queries, transposed
+# afterwards; a state; a token of zeros, whose axes nothing tells; the same of exp(rate); and one that got
+# an axis more. `expanded`: the program, in which they are whole.
+signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("cls", "q", "h", "w", "r", "g", "zero", "rate"))
+inputs = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+%s (float[3, 2, 4] x) => (float[3, 4] y)
+<float[4] cls = {0.5, -0.25, 0.75, -1.0}, float[1, 4, 4] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3, 0.2, 0.8, -0.6, 0.35},
+ float[1, 4, 4] r = {0.3, -0.1, 0.2, 0.5, -0.4, 0.1, 0.6, 0.2, -0.3, 0.7, 0.1, 0.2, 0.5, -0.6, 0.4, 0.1}, int64[1] one = {1}, int64[1] zeroth = {0},
+ %s>
+{
+  gained = Mul(x, unsqueeze)
+%s
+  words = Concat <axis = 1> (expand, expand_2, expand_3, gained)
+  scores = MatMul(transpose, across)
+  parts = Softmax(scores)
+  mixed = MatMul(parts, words)
+  across = Transpose <perm = [0, 2, 1]> (words)
+  first = Transpose <perm = [1, 0, 2]> (mixed)
+  all, last = RNN <hidden_size = 4> (first, w, r, "", "", expand_1)
+  flat = Squeeze(last, zeroth)
+  y = Mul(flat, cls)
+}"""
+model = parser.parse_model(inputs % ("repeated", """float[3, 1, 4] expand = {0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0, 0.5, -0.25, 0.75, -1.0},
+ float[3, 2, 4] transpose = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4, 0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4},
+ float[1, 2, 4] unsqueeze = {1.5, 0.5, 2, 1.25, 0.75, 1, 0.25, 3}, float[1, 3, 4] expand_1 = {0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4, 0.1, 0.2, -0.3, 0.4},
+ float[3, 1, 4] expand_2 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, float[3, 1, 4] expand_3 = {2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3, 1}""", ""))
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
+for name, leaves in (("expand", "['cls', 'unsqueeze', 'val_1']"), ("transpose", "['q', 'repeat', 'val_2']"), ("expand_1", "['clone', 'h']"), ("unsqueeze", "['g', 'val_4']"),
+                     ("expand_2", "['zero', 'val_3']"), ("expand_3", "['exp', 'rate']")):
+    model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
+save(model, "repeated.onnx")
+model = parser.parse_model(inputs % ("expanded", """float[2, 4] q = {0.3, 0.6, -0.2, 0.8, -0.5, 0.1, 0.9, 0.4}, float[4] h = {0.1, 0.2, -0.3, 0.4}, float[2, 4] unsqueeze = {1.5, 0.5, 2, 1.25, 0.75, 1, 0.25, 3},
+ float[1, 1, 4] zero = {0, 0, 0, 0}, float[1, 1, 4] rate = {2, 1, 3, 1}, int64[3] by_row = {3, 1, 1}, int64[3] by_column = {1, 3, 1}""", """
+  expand = Expand(cls, by_row)
+  transpose = Expand(q, by_row)
+  expand_1 = Expand(h, by_column)
+  expand_2 = Expand(zero, by_row)
+  expand_3 = Expand(rate, by_row)"""))
+save(model, "expanded.onnx")
+
+# A basis of polynomials, which the older exporter writes as it does weights, and a weight.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+basis (float[n, 3] x) => (float[n, 5] y)
+<float[3, 3] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7}, float[3, 5] basis = {1, 1, 1, 1, 1, -1, -0.5, 0, 0.5, 1, 1, -0.125, -0.5, -0.125, 1}>
+{
+  h = MatMul(x, w)
+  y = MatMul(h, basis)
+}"""), "basis.onnx")
+
+# Quantized, but for a bias: scales are no weights, and integers are not trained.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+quantized (float[n, 3] x) => (float[n, 2] y)
+<int8[3, 2] w = {50, -25, 10, 20, -10, 40}, float[2] w_scale = {0.01, 0.02}, int8[2] w_zero = {0, 0}, float x_scale = {0.05}, uint8 x_zero = {128}, float[2] bias = {0.5, -0.25}>
+{
+  q = QuantizeLinear(x, x_scale, x_zero)
+  d = DequantizeLinear(q, x_scale, x_zero)
+  v = DequantizeLinear <axis = 1> (w, w_scale, w_zero)
+  h = MatMul(d, v)
+  y = Add(h, bias)
+}"""), "quantized.onnx")
+
+# As Keras is exported: the bias of the state is zero. A layer that resets after the product has both, as all of PyTorch have.
+keras = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
+%s (float[n, 3, 2] x) => (float[n, 2] y)
+<float[1, 6, 2] w = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3}, float[1, 6, 2] r = {0.2, 0.8, -0.6, 0.35, 0.3, -0.1, 0.2, 0.5, -0.4, 0.1, 0.6, 0.2},
+ float[1, 12] b = {0.5, -0.25, 0.75, -1.0, 0.3, 0.1, 0, 0, 0, 0, 0, 0}, int64[1] zeroth = {0}>
+{
+  time = Transpose <perm = [1, 0, 2]> (x)
+  all, last = GRU <hidden_size = 2%s> (time, w, r, b)
+  y = Squeeze(last, zeroth)
+}"""
+save(parser.parse_model(keras % ("tf2onnx", "one_bias", "")), "one_bias.onnx")
+save(parser.parse_model(keras % ("tf2onnx", "two_biases", ", linear_before_reset = 1")), "two_biases.onnx")
+save(parser.parse_model(keras % ("pytorch", "torch_biases", "")), "torch_biases.onnx")
+
 
 def rename(model, names):
     """Gives initializers names that the text of a model cannot have."""
@@ -843,6 +918,39 @@ keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
 names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
 rename(model, names)
 save(model, "keras_norm.onnx")
+
+# What constants are called: of TensorFlow, a function of a weight, a token repeated over a batch of 2, a table, factors of an input, the scale
+# of a BatchNorm that learns none, and a learned number; and of PyTorch's older exporter with an optimizer after it, the same and a parameter
+# of another shape.
+text = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
+computed (float[2, 3, 4] x) => (float[2, 4, 4] y)
+<float[1, 1, 4] mean = {0.5, -0.25, 0.75, -1.0}, float[1, 1, 4] std = {1.5, 0.25, 0.75, 1.25}, float[1, 3, 4] table = {1, 2, 4, 3, 2, 5, 1, 4, 3, 2, 6, 1},
+ float[2, 1, 4] token = {0.3, 0.6, -0.2, 0.8, 0.3, 0.6, -0.2, 0.8}, float[4, 4] kernel = {0.5, -0.25, 0.1, 0.2, -0.1, 0.4, 0.3, 0.6, -0.7, 0.25, 0.1, -0.3, 0.2, 0.8, -0.6, 0.35},
+ float[4] rsqrt = {2, 1, 0.5, 3}, float number = {0.7}, float[4] cls = {0.4, 0.3, -0.2, 0.1}, float[1, 1, 4] vector = {0.4, 0.3, -0.2, 0.1}>
+{
+  a = Add(x, mean)
+  b = Mul(a, std)
+  c = Add(b, table)
+  d = Concat <axis = 1> (c, token)
+  e = MatMul(d, kernel)
+  f = Mul(e, rsqrt)
+  g = Mul(f, number)
+  h = Add(g, cls)
+  i = Tanh(vector)
+  y = Mul(h, i)
+}"""
+model = parser.parse_model(text % "tf2onnx")
+rename(model, {"mean": "net/norm/add:0", "std": "ConstantFolding/net/norm/truediv_recip:0", "table": "net/positions/Const_1:0", "token": "net/Tile:0",
+               "kernel": "net/dense/Softplus:0", "rsqrt": "net/bn/batchnorm/Rsqrt:0", "number": "net/scale/Mul/ReadVariableOp:0",
+               "cls": "net/dense/BiasAdd/ReadVariableOp:0", "vector": "net/vector/ReadVariableOp:0"})
+save(model, "keras_names.onnx")
+model = parser.parse_model(text % "pytorch")
+rename(model, {"mean": "/norm/Add_output_0", "std": "norm.std", "table": "/Constant_1_output_0", "token": "/Expand_output_0", "kernel": "/dense/Softplus_output_0",
+               "rsqrt": "scale", "number": "/Constant_output_0", "vector": "onnx::Tanh_42"})
+save(model, "torch_names.onnx")
+model = parser.parse_model(text % "jax2onnx")
+rename(model, {name: f"const_{i}" for i, name in enumerate(("mean", "std", "table", "token", "kernel", "rsqrt", "number", "cls", "vector"))})
+save(model, "jax_names.onnx")
 
 # What its older exporter folded from buffers and norms: a grid of knots, and a number that no operator reads as a weight.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
