@@ -78,6 +78,7 @@ typedef struct Reader {
 	Table *outputs;     // names of those that are declared
 	Table *known;       // name -> const Known *, of the caller
 	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
+	int reshaped;       // weights of which reshaped copies are found among them
 	Table *same_names;  // names of slots -> slots called NAME#2, NAME#3, ..
 	Table *noted;       // texts of Model.notes and problems
 	Problems problems;  // to be reported together
@@ -217,6 +218,9 @@ double weight_number(Reader *, Weight *, int64_t i);
 bool has_few_values(Reader *, Weight *, int most); // at most 1 or 2 different ones
 int wide_axes(const Shape *);                      // the number of axes longer than 1
 bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices are repeated
+// Returns the one weight with a name of its own whose elements those of this one are, in the same
+// order, or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
+const Weight *find_reshaped(Reader *, Weight *);
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 

@@ -540,30 +540,6 @@ static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
 	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
 }
 
-// Returns the one weight with a name of its own whose elements those of `w` are, in the same order,
-// or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
-static const Weight *find_reshaped(Reader *r, Weight *w)
-{
-	enum { LEAST = 4 };
-	const Weight *found = NULL;
-	int64_t n = count_of(&w->shape);
-	if (n < LEAST || !is_float(w->type) || r->options->separate || has_few_values(r, w, 2))
-		return NULL;
-	for (int i = 0; i < r->weights.count; i++) {
-		Weight *other = r->weights.at[i];
-		int64_t same = 0;
-		if (other->type != w->type || other->inner || is_opaque(other->name) ||
-		    count_of(&other->shape) != n)
-			continue;
-		while (same < n && weight_number(r, other, same) == weight_number(r, w, same))
-			same++;
-		if (same == n && found)
-			return NULL;
-		found = same == n ? other : found;
-	}
-	return found;
-}
-
 Use use_of(Reader *r, Weight *w, const Call *c, int k)
 {
 	const NodeProto *node = c ? c->node : NULL, *next;

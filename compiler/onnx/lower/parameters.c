@@ -165,11 +165,14 @@ static bool has_elements(const Use *u, const Slot *slot)
 
 // ---- weights that are copies of others ------------------------------------------------
 
+enum { RESHAPED = -1 }; // a copy with the same elements in the same order
+
 // Returns the weights with slots whose copies have the shape and a few elements of `w`, or, if
-// `from` is `copy`, of this copy of `w`.
-static WeightList *twins_of(Reader *r, Weight *w, Copy copy, Copy from)
+// `from` is `copy`, of this copy of `w`. RESHAPED: all weights with names of their own.
+static WeightList *twins_of(Reader *r, Weight *w, int copy, Copy from)
 {
-	Shape shape = copied_shape(w, from);
+	Shape shape = copy == RESHAPED ? shape_of(1, (int64_t[]){count_of(&w->shape)})
+	                               : copied_shape(w, from);
 	struct {
 		int64_t copy, rank, dim[RANK];
 		float number[16];
@@ -194,6 +197,34 @@ static Weight *original_of(Reader *r, Weight *w, Copy copy)
 		if (twins->at[i] != w && is_copy(r, w, twins->at[i], copy))
 			return twins->at[i];
 	return NULL;
+}
+
+const Weight *find_reshaped(Reader *r, Weight *w)
+{
+	enum { LEAST = 4 }; // elements
+	const Weight *found = NULL;
+	int64_t n = count_of(&w->shape);
+	if (n < LEAST || !is_float(w->type) || r->options->separate || has_few_values(r, w, 2))
+		return NULL;
+	for (int i = r->reshaped; i < r->weights.count; i++) {
+		Weight *own = r->weights.at[i];
+		if (!own->inner && is_float(own->type) && !is_opaque(own->name))
+			PUSH(r->arena, *twins_of(r, own, RESHAPED, COPY_SAME), own);
+	}
+	r->reshaped = r->weights.count;
+	const WeightList *twins = twins_of(r, w, RESHAPED, COPY_SAME);
+	for (int i = 0; i < twins->count; i++) {
+		Weight *own = twins->at[i];
+		int64_t same = 0;
+		while (same < n && weight_number(r, own, same) == weight_number(r, w, same))
+			same++;
+		if (own->type != w->type || same < n)
+			continue;
+		if (found)
+			return NULL;
+		found = own;
+	}
+	return found;
 }
 
 void read_roles(Reader *r)

@@ -461,6 +461,7 @@ static bool is_scaled(const Graph *g, const Val *v, bool any)
 // TensorFlow multiplies with constants that it computed; a learned factor is a variable.
 static bool normalizes_input(const Use *u)
 {
+	enum { MOST = 16 }; // values between
 	static const char *const words[] = {"Sub Div", "Sub Div Mul Add"};
 	bool computed = starts_with(u->r->proto->producer_name, "tf2onnx") &&
 	                !strstr(u->w->name, "ReadVariableOp");
@@ -468,8 +469,9 @@ static bool normalizes_input(const Use *u)
 		return false;
 	const Graph *g = u->call->g;
 	const Val *v = val(g, u->call->arg[1 - u->operand].ref);
-	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub ||
-	       is_scaled(g, v, computed))
+	for (int i = 0; i < MOST && (v->op == O_cast || v->op == O_permute || v->op == O_reshape ||
+	                             v->op == O_sub || is_scaled(g, v, computed));
+	     i++)
 		v = val(g, v->in[is_scaled(g, v, computed) && is_param(g, v->in[0])]);
 	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
 }
