@@ -1,7 +1,8 @@
 // panels.c: packs once what the products of a loop read in every iteration.
 // A weight that each iteration multiplies by a few rows would be packed anew every time, at the
 // cost of the product itself. Before the loop it is laid out in panels of the register tile, which
-// the products read in place; of bf16, as pairs along k. Invariant: no sum changes its order.
+// the products read in place; of bf16, as pairs along k, or as f32 if the machine has no products
+// of pairs. Invariant: no sum changes its order.
 #include "tiling.h"
 
 // Returns how many elements along k one instruction of product v multiplies.
@@ -12,17 +13,25 @@ static int64_t fold_of(const Graph *g, const Val *v, const Machine *machine)
 	return pairs && k % (2 * machine->pairs) == 0 ? 2 : 1;
 }
 
+// True if product v multiplies its operand x, of 16 bits, as f32.
+static bool is_widened(const Val *v, const Val *x, const Machine *machine)
+{
+	return !machine->pairs && is_half(x->type) && v->type == E_f32;
+}
+
 // Returns how many columns a panel of x has, the second operand of dot v; 0: it is not read in
 // place.
 static int64_t panel_width(const Graph *g, const Val *v, const Machine *machine)
 {
 	enum { FEW = 10 }; // strips that meet a panel which is read in place
 	const Val *x = val(g, v->in[1]);
-	int64_t fold = fold_of(g, v, machine), bytes = elems[x->type].bytes * fold;
+	int64_t fold = fold_of(g, v, machine);
+	bool widened = is_widened(v, x, machine);
+	int64_t bytes = elems[widened ? E_f32 : x->type].bytes * fold;
 	int64_t rows = count_of(&v->shape) / MAX(1, last_dim(&v->shape));
 	int matrix = fold > 1 && machine->pairs > 1 ? machine->pairs : 0;
 	int64_t width = tile_vectors(machine, matrix, rows) * machine->lanes * 4 / bytes;
-	bool folded = fold > 1 ? x->type == E_bf16 : x->type == v->type;
+	bool folded = fold > 1 ? x->type == E_bf16 : x->type == v->type || widened;
 	bool fits = x->shape.rank == 2 && folded && (bytes == 4 || bytes == 8) &&
 	            rows <= FEW * machine->rows && x->shape.dim[1] % width == 0 &&
 	            x->shape.dim[0] / fold * width * bytes <= machine->l2 / 4;
@@ -32,6 +41,7 @@ static int64_t panel_width(const Graph *g, const Val *v, const Machine *machine)
 typedef struct Panels {
 	const Machine *machine;
 	int64_t *width, *fold; // by slot of a body; width 0: as it is
+	Elem *type;            // of the panels
 } Panels;
 
 // Sets how many columns a panel of operand `slot` of the body has, which products alone read; 0:
@@ -49,6 +59,7 @@ static bool choose_panel(Panels *p, const Graph *body, int slot)
 			if (!width)
 				return false;
 			p->fold[slot] = fold_of(body, v, p->machine);
+			p->type[slot] = is_widened(v, x, p->machine) ? E_f32 : x->type;
 		}
 	}
 	for (int i = 0; i < body->outs.count; i++) {
@@ -83,6 +94,8 @@ static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	static const int64_t back[] = {1, 3, 5, 0, 2, 4};
 	const Panels *p = context;
+	if (v->op == O_dot && val(to, in[0])->type != val(to, in[1])->type)
+		return put_as(to, v, (Ref[]){put_cast(to, in[0], E_f32), in[1]});
 	if (v->op != O_slot || !p->width[v->attr->i[0]])
 		return put_as(to, v, in);
 	return put_reshape(to, put_permute(to, put_slot(to, (int)v->attr->i[0]), back), v->shape);
@@ -96,6 +109,7 @@ static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)
 	Ref *operand = take_copy(to->arena, in, sizeof *in * (size_t)v->nin);
 	p->width = NEWS(to->arena, int64_t, slots + 1);
 	p->fold = NEWS(to->arena, int64_t, slots + 1);
+	p->type = NEWS(to->arena, Elem, slots + 1);
 	bool any = false;
 	for (int k = fixed; k < slots && l.trips >= TRIPS; k++)
 		any |= choose_panel(p, l.body, k);
@@ -104,8 +118,10 @@ static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)
 	Graph *body = graph_like(to->arena, l.body);
 	for (int k = fixed; k < slots; k++)
 		if (p->width[k]) {
-			operand[1 + k] = put_panels(p, to, in[1 + k], k);
+			Ref x = put_cast(to, in[1 + k], p->type[k]);
+			operand[1 + k] = put_panels(p, to, x, k);
 			body->slots.at[k].shape = val(to, operand[1 + k])->shape;
+			body->slots.at[k].type = p->type[k];
 		}
 	copy_graph(body, l.body, NULL, put_in_body, p);
 	l.body = body;

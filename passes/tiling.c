@@ -301,6 +301,13 @@ static int64_t channels_at_once(const Tiling *d, const Squares *q)
 	return n * (rows + width) <= held ? n : 0;
 }
 
+// True if the tile multiplies operand o as f32, whatever its type is in memory.
+static bool is_f32(const Tiling *d, int o)
+{
+	Elem type = val(d->t->graph, d->v->in[o])->type;
+	return type == E_f32 || (is_half(type) && d->p.fold == 1);
+}
+
 // True if it takes less time than the product: by multiply-adds, and what elements of transformed
 // squares, sums and kernels cost in them; kernels that stay in L2 cost less. A small machine lacks
 // the memory.
@@ -309,8 +316,7 @@ static bool is_winograd(Tiling *d, Squares *s)
 	enum { SQUARE = 600, KERNEL = 3000, HELD = 1000, LEAST = 16 }; // of all points; channels
 	const double SLICED = 0.7; // of the time of multiply-adds
 	const DotSizes *p = &d->p;
-	const Val *a = val(d->t->graph, d->v->in[0]), *b = val(d->t->graph, d->v->in[1]);
-	bool f32 = a->type == E_f32 && b->type == E_f32 && d->v->type == E_f32;
+	bool f32 = is_f32(d, 0) && is_f32(d, 1) && d->v->type == E_f32;
 	if (!f32 || d->t->machine->workers == 1 || !find_squares(d->t->graph, &d->patch, s) ||
 	    s->channels < LEAST || p->n < LEAST)
 		return false;

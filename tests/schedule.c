@@ -116,19 +116,21 @@ static const Sched *schedule_in_loop(const Plan *p)
 }
 
 // What every iteration multiplies by is packed before the loop, and comes to L2 panel by panel, for
-// the same bits.
-static int test_panels(Arena *arena)
+// the same bits; name: of the graph, perhaps with the type of its products.
+static int test_panels(Arena *arena, const char *name)
 {
-	const Graph *g = parse_graph(arena, "cell",
-	                             "graph cell\nslot h : input f32[40,192]\n"
-	                             "slot w : input f32[192,1920]\n%1 = const i64 {7}\n"
-	                             "%2 = loop(%1, h, w; [7,1,0,0,0]) : i64\n"
-	                             "slot x : input f32[40,192]\nslot u : input f32[192,1920]\n"
-	                             "%1 = dot(x, u) : f32[40,1920]\n"
-	                             "%2 = slice(%1; [0,7], [40,192], [1,10]) : f32[40,192]\n"
-	                             "out y = act(%2; tanh)\nend\n"
-	                             "out y = result(%2; 0)\n",
-	                             book_builtin());
+	const Graph *g =
+	    parse_graph(arena, "cell",
+	                format(arena, "graph %s\n%s", name,
+	                       "slot h : input f32[40,192]\n"
+	                       "slot w : param f32[192,1920]\n%1 = const i64 {7}\n"
+	                       "%2 = loop(%1, h, w; [7,1,0,0,0]) : i64\n"
+	                       "slot x : input f32[40,192]\nslot u : input f32[192,1920]\n"
+	                       "%1 = dot(x, u) : f32[40,1920]\n"
+	                       "%2 = slice(%1; [0,7], [40,192], [1,10]) : f32[40,192]\n"
+	                       "out y = act(%2; tanh)\nend\n"
+	                       "out y = result(%2; 0)\n"),
+	                book_builtin());
 	const Array *slot = random_slots(arena, g, 1, 2);
 	const Array *value[2];
 	const Sched *schedule[2];
@@ -526,7 +528,9 @@ int main(void)
 		                           "out y = sum(exp(a); [0])\n");
 		failed += test_sums(arena, "graph partials\nslot a : input f32[3000,300]\n"
 		                           "out y = sum(exp(a); [0])\n");
-		failed += test_panels(arena);
+		failed += test_panels(arena, "cell");
+		if (!target_machine(target)->pairs)
+			failed += test_panels(arena, "cell products bf16");
 		failed +=
 		    test_pairs(arena, "graph pairs_of_rows\nslot w : input bf16[96,64]\n"
 		                      "out y = permute(reshape(w; [6,16,2,16,2]); [2,0,3,1,4])\n");

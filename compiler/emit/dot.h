@@ -9,9 +9,9 @@ typedef struct Dot {
 	const Val *v;
 	DotSizes p;
 	Tile tile;
-	bool a_rows;              // a is contiguous from row to row
-	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
-	bool b_columns;           // b is contiguous along its columns: these are transposed
+	bool a_rows;    // a is contiguous from row to row
+	bool b_rows;    // b is contiguous along its rows, perhaps before casts: these are copied
+	bool b_columns; // b is contiguous along its columns: these are transposed
 	Value panel, strip, sums; // memory
 	Value square;   // the same, of lines that are computed to be transposed; NULL: none yet
 	Value products; // the same, of the points of squares
@@ -22,8 +22,8 @@ typedef struct Dot {
 	int streams;
 	int64_t line[2];     // bytes from line to line of an operand whose squares lie in memory as
 	                     // they are transposed; 0: they do not
-	int64_t far[2];      // bytes from step to step of an operand; from column to column of b,
-	                     // where these are transposed
+	int64_t far[2];      // bytes from step to step of an operand in memory; from column to
+	                     // column of b, where these are transposed
 	bool next[2];        // what is packed next of it is prefetched meanwhile
 	Index in_batch, row; // of all batches: the row that is finished
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes

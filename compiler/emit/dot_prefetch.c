@@ -140,7 +140,7 @@ void choose_next(Dot *d)
 	} else if (s->a == W_copy && d->a_rows && s->strips > s->group) {
 		add_next(d, 0, d->far[0], ceil_div(s->depth, s->panels), d->p.bytes, d->p.bytes);
 	}
-	if (s->b == W_copy && !s->b_shared && d->b_rows && d->p.part_blocks > 1)
+	if (s->b == W_copy && !s->b_shared && d->b_rows && d->far[1] && d->p.part_blocks > 1)
 		add_next(d, 1, d->far[1], ceil_div(s->depth, s->strips), width, width);
 	else if (has_next_columns(d))
 		add_next(d, 1, d->far[1], columns_of_next(d), s->depth * d->p.bytes, LINE);

@@ -418,29 +418,36 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 }
 
 // Packs a vector of steps of the block, from `steps` on, of a row of the strip that begins with row
-// `top`. The stride maps rows to different sets of L1.
-static void pack_row(Dot *d, Value top, Value own, Value steps, Value strip)
+// `top`. The stride maps rows to different sets of L1. whole: all of the steps exist.
+static void pack_row(Dot *d, Value top, Value own, Value steps, Value strip, bool whole)
 {
 	Gen *g = d->g;
 	Index row = uniform_index(g, sum_of(g, top, own), d->p.m, 1);
 	Value to = sum_of(g, strip, times(g, own, d->tile.a_row));
 	Value step = sum_of(g, d->from, steps), slices[SLICES];
-	along_steps(d, 0, step, &row, false, slices);
+	along_steps(d, 0, step, &row, whole, slices);
 	prefetch_steps(d, 0, step, sum_of(g, top, sum_of(g, own, number(g, RUN))));
 	keep_slices(d, 0, slices, sum_of(g, to, times(g, steps, d->p.a_step)));
 }
 
-// Packs strips of a with lanes along k, row after row.
+// Packs strips of a with lanes along k, row after row. Only the last vector of a row has a mask, if
+// any: on CPUs without masked loads it takes a branch for each lane.
 static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
+	Value zero = number(g, 0), whole = d->steps;
+	bool rest = d->p.k % (g->width * d->p.fold);
+	if (rest)
+		whole = LLVMBuildAnd(g->b, whole, number(g, -g->width), "");
 	Loop strips = loop_begin(g, first, end, 1);
 	Value top = first_row(d, strips.i);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
-	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
-	Loop steps = loop_begin(g, number(g, 0), d->steps, g->width);
-	pack_row(d, top, rows.i, steps.i, own);
-	loop_end(g, &steps);
+	Loop rows = loop_begin(g, zero, number(g, d->tile.rows), 1);
+	for (int part = 0; part <= rest; part++) {
+		Loop steps = loop_begin(g, part ? whole : zero, part ? d->steps : whole, g->width);
+		pack_row(d, top, rows.i, steps.i, own, rest && !part);
+		loop_end(g, &steps);
+	}
 	loop_end(g, &rows);
 	loop_end(g, &strips);
 }
@@ -463,7 +470,7 @@ void pack_vectors(Dot *d, Value strip, Value from, Value to)
 	Loop vectors = loop_begin(g, from, to, 1);
 	Value row = LLVMBuildUDiv(g->b, vectors.i, number(g, each), "");
 	Value steps = LLVMBuildURem(g->b, vectors.i, number(g, each), "");
-	pack_row(d, top, row, times(g, steps, g->width), zero);
+	pack_row(d, top, row, times(g, steps, g->width), zero, false);
 	loop_end_rolled(g, &vectors);
 }
 

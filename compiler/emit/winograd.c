@@ -193,6 +193,12 @@ static Value first_square(Dot *d, Value strip)
 	return least(g, times(g, strip, d->tile.rows), number(g, d->p.squares.all - d->tile.rows));
 }
 
+// Returns a vector of the f32 that x, elements of r, is.
+static Value as_f32(Gen *g, Ref r, Value x)
+{
+	return splat(g, widen_float(g, x, val(g->graph, r)->type));
+}
+
 static void transform_channels(Gen *g, int n, const Index *unit, void *context)
 {
 	const PatchLine *r = context;
@@ -206,7 +212,7 @@ static void transform_channels(Gen *g, int n, const Index *unit, void *context)
 		for (int e = 0; e < POINTS; e++) {
 			idx[s->axis[0]] = shift_index(r->idx[s->axis[0]], e / SPAN);
 			idx[s->axis[1]] = shift_index(r->idx[s->axis[1]], e % SPAN);
-			x[e] = splat(g, at_or_fill(g, r->from, idx, r->fill));
+			x[e] = as_f32(g, r->from, at_or_fill(g, r->from, idx, r->fill));
 		}
 		transform_square(g, transform_elements, SPAN, SPAN, x, point);
 		Value place = sum_of(g, r->to, index_value(g, &unit[u]).base);
@@ -404,7 +410,7 @@ static void transform_gradients(Dot *d, const Gradients *own, const Index *lanes
 	for (int i = 0; i < SQUARE_ROWS; i++) {
 		dot_index(g->vars, g->graph, d->v, &d->p, 1, &d->in_batch, &own->step[i], lanes,
 		          idx);
-		y[i] = splat(g, at(g, d->v->in[1], idx));
+		y[i] = as_f32(g, d->v->in[1], at(g, d->v->in[1], idx));
 		if (own->inside[i])
 			y[i] = choose(g, own->inside[i], y[i], LLVMConstNull(LLVMTypeOf(y[i])));
 	}

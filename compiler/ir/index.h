@@ -78,6 +78,7 @@ int64_t stride_along(const Vars *, const Index *, const Index *x);
 typedef struct Stride { // of an operand: from row to row, from column to column
 	bool fixed;     // it lies in memory at such strides
 	int64_t down, along;
+	int64_t bytes; // of an element
 } Stride;
 Stride strides_of(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *row,
                   const Index *column);

@@ -141,7 +141,9 @@ Stride strides_of(Vars *w, const Graph *g, const Inside *inside, Ref r, const In
 	memcpy(at, idx, sizeof at);
 	if (!locate(w, g, inside, &r, at, &place))
 		return (Stride){.fixed = false};
-	Stride s = {.down = stride_along(w, &place, row), .along = stride_along(w, &place, column)};
+	Stride s = {.down = stride_along(w, &place, row),
+	            .along = stride_along(w, &place, column),
+	            .bytes = elems[val(g, r)->type].bytes};
 	s.fixed = s.down != IRREGULAR && s.along != IRREGULAR;
 	return s;
 }
