@@ -12,18 +12,7 @@ enum {
 	AT_ONCE = 384, // the same, if that is all of k: all products hide the maps of others
 };
 
-typedef struct Tiling {
-	Scheduler *t;
-	const Val *v;
-	DotSizes p;
-	Stride stride[2]; // of a: rows, k; of b: k, columns
-	bool copied[2];   // lanes along the tile's own axis read memory in order
-	int64_t high;     // most rows of the tile
-	int64_t cache;    // bytes of L2 that are counted on
-	Patch patch;      // of a, if its rows are windows
-} Tiling;
-
-static void update(Tiling *d)
+void update_sizes(Tiling *d)
 {
 	d->p = dot_sizes(d->t->scratch, d->t->graph, &d->t->inside, d->t->kern, d->t->machine);
 }
@@ -36,7 +25,7 @@ int64_t tile_vectors(const Machine *machine, int matrix, int64_t rows)
 
 // A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
 // higher.
-static void choose_tile(Tiling *d)
+void choose_register_tile(Tiling *d)
 {
 	const Machine *machine = d->t->machine;
 	Sched *s = d->t->sched;
@@ -69,89 +58,6 @@ static void choose_tile(Tiling *d)
 	int64_t blocks = ceil_div(d->p.steps, longest), unit = MAX(machine->unroll, d->p.matrix);
 	int64_t grain = blocks > 1 ? MAX(width, unit) : unit;
 	s->depth = ceil_div(ceil_div(d->p.steps, blocks), grain) * grain;
-}
-
-// ---- windows --------------------------------------------------------------------------
-
-// Returns how many rows of matrix registers n lines of windows, or parts of them, take up: short
-// lines share a register if all steps of k are one block.
-static int64_t register_rows(Tiling *d, int64_t run, int64_t n)
-{
-	int64_t matrix = d->p.matrix, joined = 1;
-	Sched *s = d->t->sched, was = *s;
-	if (n > 1 && 2 * run < matrix) {
-		s->run = run;
-		s->height = n * run;
-		s->depth = d->p.steps;
-		s->group = 1;
-		update(d);
-		joined = joined_lines(matrix, run, d->p.sum_line);
-		*s = was;
-	}
-	return ceil_div(n, joined) * ceil_div(run, matrix) * matrix;
-}
-
-// Strips of a few lines of windows, or of a part of one line: as few steps of k as possible, each
-// of which loads a row of b.
-static void choose_lines(Tiling *d)
-{
-	enum { LOAD = 2, MATRIX = 8 }; // costs of a step, in rows
-	Sched *s = d->t->sched;
-	const Digit *digit = d->patch.row.at;
-	int64_t width = digit[0].extent, lines = d->patch.row.n > 1 ? digit[1].extent : 1;
-	int64_t least_cost = INT64_MAX;
-	for (int64_t run = 1; run <= MIN(d->high, width); run++)
-		for (int64_t n = 1; n == 1 || (run == width && n <= lines && n * run <= d->high);
-		     n++) {
-			int64_t strips = ceil_div(width, run) * ceil_div(lines, n), rows = n * run;
-			if (d->p.matrix)
-				rows = register_rows(d, run, n);
-			int64_t cost = strips * (rows + (d->p.matrix ? MATRIX : LOAD));
-			if (cost >= least_cost || rows > d->high)
-				continue;
-			least_cost = cost;
-			s->run = run;
-			s->height = n * run;
-		}
-}
-
-// A block of k has at most so many steps: few digits of the outermost kind.
-static void choose_steps(Tiling *d, int64_t most)
-{
-	Sched *s = d->t->sched;
-	const Digits *step = &d->p.patch.step;
-	s->depth = 1;
-	for (int i = 0; i < step->n && s->depth == step->at[i].each; i++) {
-		int64_t digits = MAX(1, MIN(step->at[i].extent, most / step->at[i].each));
-		digits = ceil_div(step->at[i].extent, ceil_div(step->at[i].extent, digits));
-		if (d->p.matrix && i == 0)
-			digits = ceil_div(digits, d->p.matrix) * d->p.matrix;
-		s->depth *= digits;
-	}
-	if (d->p.matrix)
-		return;
-	int64_t inner = MAX(1, step->at[0].extent - d->p.line % d->p.fold);
-	int64_t unroll = d->t->machine->unroll * d->t->tuning->unroll;
-	s->unroll = MIN(inner, unroll);
-	for (int64_t n = 2 * unroll; inner % s->unroll && n > 1; n--)
-		s->unroll = inner % n ? s->unroll : n;
-}
-
-// What it costs to pack a patch, in elements for each row and step: lines of its box come from
-// different places of memory.
-static double patch_cost(const Tiling *d)
-{
-	enum { LINE = 4 }; // in vectors
-	const Patch *box = &d->p.patch;
-	const Sched *s = d->t->sched;
-	int64_t lines = 1;
-	int last = val(d->t->graph, box->from)->shape.rank - 1;
-	while (last > 0 && box->size[last] == 1)
-		last--;
-	for (int a = 0; a < last; a++)
-		lines *= box->size[a];
-	return (double)(lines * (ceil_div(box->size[last], d->p.lanes) + LINE) * d->p.lanes) /
-	       (double)(s->group * s->height * s->depth);
 }
 
 // True if matrix registers can load pairs of a as they lie: the last step of a row of an odd number
@@ -198,203 +104,16 @@ static void choose_group(Tiling *d)
 	d->t->sched->group = d->t->sched->a == W_copy ? MAX(1, MIN(64, most)) : 1;
 }
 
-enum { LARGE = 16 << 20 }; // bytes that the launch before does not pack
-
-// True if the launch before may pack operand o for all workers: what it packs is not large, and has
-// a block for each batch or one for all. Matrix registers multiply faster than each group packs.
-static bool can_share(const Tiling *d, int o)
+bool can_share(const Tiling *d, int o)
 {
 	enum { MATRIX = 64 << 20 };
 	const struct Shared *c = &d->p.shared[o];
 	int64_t bytes = c->batches * d->p.blocks * c->size * d->p.bytes;
-	return !d->t->tuning->alone && bytes <= (d->p.matrix ? MATRIX : LARGE) &&
+	return !d->t->tuning->alone && bytes <= (d->p.matrix ? MATRIX : MOST_SHARED) &&
 	       (c->batches == 1 || c->batches == d->p.batch);
 }
 
-// ---- Winograd's method ------------------------------------------------------------------
-
-// The sums of all points of a block of channels and columns stay in L2, and so do a few squares, as
-// they are and transformed.
-typedef struct SumBlock {
-	int64_t channels;
-	int64_t panels, strips, height, depth, parts; // as in a schedule
-} SumBlock;
-
-// Returns the block of `most` channels, or of all; its depth is not positive if it does not fit.
-static SumBlock sum_block(const Tiling *d, const Squares *q, int64_t most, int64_t panels)
-{
-	SumBlock b = {.channels = MIN(most, q->channels), .panels = panels, .parts = 1};
-	int64_t width = panels * d->p.width;
-	int64_t unroll = d->t->sched->unroll, held = d->t->machine->l2 / (POINTS * d->p.bytes);
-	b.strips = ceil_div(b.channels, d->high);
-	b.height = ceil_div(b.channels, b.strips);
-	int64_t left = held - b.strips * b.height * width;
-	int64_t square = (b.channels + width) * (POINTS + SQUARE_ROWS) / POINTS;
-	b.depth = MIN(q->all, left / square / unroll * unroll);
-	return b;
-}
-
-// Returns the cost of all blocks, in multiply-adds: of the products, of transforming squares for
-// each block and sums for each part. `wanted` processors share it as far as there are workers.
-static double sum_cost(const Tiling *d, const Squares *q, const SumBlock *b, double wanted)
-{
-	enum { ELEMENT = 1000, GRADIENT = 900, KERNEL = 1000 }; // of all points of each
-	enum { UPDATE = 4 };                                    // adding to a sum, in steps
-	int64_t width = b->panels * d->p.width;
-	double sums = (double)(b->strips * b->height * width), all = (double)q->all;
-	double blocks = (double)(ceil_div(q->channels, b->channels) * ceil_div(d->p.n, width));
-	double square = POINTS * sums * (1 + UPDATE / (double)b->depth) +
-	                ELEMENT * (double)b->channels + GRADIENT * (double)width;
-	double workers = blocks * (double)(b->parts * d->p.batch);
-	return blocks * (all * square + KERNEL * sums * (double)b->parts) *
-	       fmax(1, wanted / workers);
-}
-
-// Chooses how large a block is, how many squares the tile adds up, and into how many parts the sum
-// is divided. Returns the cost, for as many processors as the product is worth.
-static double choose_sums(Tiling *d, const Squares *q, double product)
-{
-	enum { WORTH = 1 << 23, FEWEST = 8 }; // multiply-adds of a worker; squares at once
-	const Machine *machine = d->t->machine;
-	Sched *s = d->t->sched;
-	bool divided = d->p.batch == 1 && !s->reduce.count;
-	double wanted = (double)d->p.batch * product / WORTH, least_cost = INFINITY;
-	wanted = fmax(1, fmin(wanted, machine->workers));
-	for (int64_t most = d->p.lanes; most < q->channels + d->p.lanes; most += d->p.lanes)
-		for (int64_t panels = 1; panels <= ceil_div(d->p.n, d->p.width); panels++) {
-			SumBlock b = sum_block(d, q, most, panels);
-			if (b.depth < MIN(FEWEST, q->all))
-				continue;
-			int64_t groups = ceil_div(q->all, b.depth);
-			int64_t parts = divided ? MIN(groups, machine->workers) : 1;
-			for (; b.parts <= parts; b.parts++) {
-				double cost = sum_cost(d, q, &b, wanted);
-				if (cost >= least_cost)
-					continue;
-				least_cost = cost;
-				s->panels = b.panels;
-				s->strips = b.strips;
-				s->height = b.height;
-				s->depth = b.depth;
-				s->parts =
-				    b.parts == 1 ? 0 : ceil_div(groups, ceil_div(groups, b.parts));
-			}
-		}
-	s->b = W_copy;
-	s->batches = s->group = 1;
-	return least_cost;
-}
-
-// Returns how many channels at a time each worker transforms for a panel, of kernels that the
-// launch before does not transform: as few as L2 holds with those of all squares, and with the
-// sums. 0: it does not, or need not.
-static int64_t channels_at_once(const Tiling *d, const Squares *q)
-{
-	enum { FEWEST = 64 };
-	int64_t point = POINTS * d->p.bytes, width = d->p.width, n = q->channels;
-	int64_t strips = ceil_div(q->all, d->high), rows = strips * ceil_div(q->all, strips);
-	int64_t held = d->t->machine->l2 / point - rows * width;
-	if (q->channels * d->p.n * point <= LARGE)
-		return 0;
-	while (n % (2 * FEWEST) == 0 && n * (rows + width) > held)
-		n /= 2;
-	return n * (rows + width) <= held ? n : 0;
-}
-
-// True if the tile multiplies operand o as f32, whatever its type is in memory.
-static bool is_f32(const Tiling *d, int o)
-{
-	Elem type = val(d->t->graph, d->v->in[o])->type;
-	return type == E_f32 || (is_half(type) && d->p.fold == 1);
-}
-
-// True if it takes less time than the product: by multiply-adds, and what elements of transformed
-// squares, sums and kernels cost in them; kernels that stay in L2 cost less. A small machine lacks
-// the memory.
-static bool is_winograd(Tiling *d, Squares *s)
-{
-	enum { SQUARE = 600, KERNEL = 3000, HELD = 1000, LEAST = 16 }; // of all points; channels
-	const double SLICED = 0.7; // of the time of multiply-adds
-	const DotSizes *p = &d->p;
-	bool f32 = is_f32(d, 0) && is_f32(d, 1) && d->v->type == E_f32;
-	if (!f32 || d->t->machine->workers == 1 || !find_squares(d->t->graph, &d->patch, s) ||
-	    s->channels < LEAST || p->n < LEAST)
-		return false;
-	double each = (double)(s->channels * p->n), direct = (double)(p->m * p->k * p->n);
-	direct *= p->slices > 1 ? SLICED : 1;
-	double square = POINTS * each + SQUARE * (double)(s->channels + p->n);
-	double kernel = channels_at_once(d, s) ? HELD : KERNEL;
-	if (!s->summed)
-		return direct > (double)s->all * square + kernel * each;
-	Sched was = *d->t->sched;
-	if (direct > choose_sums(d, s, direct))
-		return true;
-	*d->t->sched = was;
-	return false;
-}
-
-// Squares are transformed in groups: of a strip if kernels and squares stay in L2, else of so many
-// that the kernels, which come from memory for each group, cost less than its products. A worker
-// that has a few channels at a time has all squares and one panel.
-static void choose_squares(Tiling *d)
-{
-	enum { MANY = 28, EACH = 8 }; // squares of a group; workers
-	Sched *s = d->t->sched;
-	int64_t at_once = channels_at_once(d, &d->p.squares);
-	s->height = ceil_div(d->p.squares.all, ceil_div(d->p.squares.all, d->high));
-	s->depth = at_once ? at_once : d->p.squares.channels;
-	s->b = W_copy;
-	s->batches = s->group = s->panels = s->strips = 1;
-	update(d);
-	int64_t strips = d->p.strips, panels = d->p.panels;
-	if (at_once) {
-		s->strips = s->group = strips;
-		update(d);
-		return;
-	}
-	bool held = panels * d->p.panel_size * d->p.bytes < d->cache * 5 / 8;
-	s->group = MIN(strips, held ? 1 : ceil_div(MANY, s->height));
-	// Kernels that are too large to be shared are transformed by one worker for each panel.
-	int64_t down = can_share(d, 1) ? MIN(2 * EACH, ceil_div(strips, s->group)) : 1;
-	s->strips = ceil_div(ceil_div(strips, down), s->group) * s->group;
-	s->panels = ceil_div(panels, MIN(panels, ceil_div(EACH, down)));
-	update(d);
-}
-
 // ---- how operands come to the tile --------------------------------------------------------
-
-// Chooses how rows that are windows come to the tile: as squares, or from a patch. False: they come
-// as other rows do, because matrix registers cannot load them, or lines of windows would fill less
-// than three quarters of their rows.
-static bool choose_windows(Tiling *d)
-{
-	enum { FEW = 128 }; // columns by which packing every window is not worth it
-	Sched *s = d->t->sched, was = *s;
-	if (!find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch))
-		return false;
-	if (is_winograd(d, &d->p.squares)) {
-		s->a = W_winograd;
-		if (d->p.slices > 1) { // its products are multiply-adds
-			update(d);
-			choose_tile(d);
-		}
-		return true;
-	}
-	int rank = val(d->t->graph, d->patch.from)->shape.rank;
-	if (d->p.matrix && !fits_matrix(&d->patch, rank, d->p.matrix)) {
-		if (d->p.n >= FEW)
-			return false;
-		d->p.matrix = 0;
-		choose_tile(d);
-	}
-	s->a = W_patch;
-	choose_lines(d);
-	if (d->p.slices == 1 || 4 * s->height >= 3 * register_rows(d, s->run, s->height / s->run))
-		return true;
-	*s = was;
-	update(d);
-	return false;
-}
 
 // a is read in place where k is contiguous and rows do not meet in one set of L1, or all have a way
 // of it and b has others, or where its rows are and few panels meet it.
@@ -422,7 +141,7 @@ static void choose_a(Tiling *d)
 	bool lies = a.fixed && (s->height == 1 || apart) && !d->t->tuning->packed;
 	bool in_order = a.along == 1 || (a.down == 1 && near(d, a.along) && held >= d->p.k);
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
-	update(d);
+	update_sizes(d);
 	choose_group(d);
 }
 
@@ -468,7 +187,7 @@ static void choose_parts(Tiling *d, int64_t wanted)
 // L2, and so do waiting sums. If the launch before packs panels but not strips, which each block
 // then copies, panels fit in L3: a group of strips meets each panel while it is in L1. Returns the
 // cost.
-static double choose_split(Tiling *d)
+double choose_split(Tiling *d)
 {
 	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
 	enum { L3 = 4 << 20, MANY = 4 };               // bytes; strips of a group
@@ -512,46 +231,8 @@ static double choose_split(Tiling *d)
 		s->panels = each;
 		s->strips = own * unit;
 	}
-	update(d);
+	update_sizes(d);
 	return least_cost;
-}
-
-// Strips that share a patch, in a block of k: parts of a line, all lines of an image, or more, as
-// far as their box fits in a quarter of L2.
-static void choose_patch(Tiling *d)
-{
-	const double MISFIT = 1e30;
-	const Machine *machine = d->t->machine;
-	Sched *s = d->t->sched, best = *s;
-	const Digits *row = &d->patch.row;
-	int64_t group = 1, longest = machine->l2 * 5 / 8 / (d->p.width * d->p.bytes);
-	s->group = group;
-	update(d);
-	if (d->p.steps > longest)
-		longest = machine->depth;
-	double least_cost = 0;
-	for (int i = 0; i <= row->n; i++) {
-		for (int64_t most = longest, depth = 0; most > 0; most = most * 2 / 3) {
-			s->group = group;
-			choose_steps(d, most);
-			if (s->depth == depth)
-				continue;
-			depth = s->depth;
-			update(d);
-			bool fits = d->p.strip_size * d->p.bytes <= d->cache / 4;
-			if (!fits && least_cost)
-				continue;
-			double cost = choose_split(d) + (fits ? 0 : MISFIT);
-			if (least_cost && cost >= least_cost)
-				continue;
-			least_cost = cost;
-			best = *s;
-		}
-		if (i < row->n)
-			group *= ceil_div(row->at[i].extent, strip_digits(s, i));
-	}
-	*s = best;
-	update(d);
 }
 
 // Each step copies a piece of a row of memory to the strips of a group. Blocks of fewer steps have
@@ -563,7 +244,7 @@ static void choose_pieces(Tiling *d)
 	while (s->a == W_copy && d->p.across == 1 && s->depth >= 2 * FEWEST &&
 	       s->group < MIN(LONG, s->strips)) {
 		s->depth = ceil_div(s->depth / 2, d->p.lanes) * d->p.lanes;
-		update(d);
+		update_sizes(d);
 		choose_group(d);
 		choose_split(d);
 	}
@@ -634,7 +315,7 @@ static void choose_stream(Tiling *d)
 	s->strips = d->p.strips;
 	s->panels = ceil_div(d->p.panels, d->t->machine->workers);
 	s->parts = 0;
-	update(d);
+	update_sizes(d);
 }
 
 // Returns how many workers columns of b are worth, which come from memory or L2.
@@ -653,10 +334,9 @@ static bool meets_columns(const Tiling *d)
 	enum { ROWS = 8 };
 	const Stride *a = &d->stride[0], *b = &d->stride[1];
 	int64_t lanes = d->t->machine->lanes;
-	bool windows = d->t->sched->a == W_patch || d->t->sched->a == W_winograd;
 	bool lies = a->fixed && a->along == 1 && b->fixed && b->down == 1 && b->along > 1;
-	return lies && !windows && !d->t->tuning->packed && d->p.m <= ROWS && d->p.batch == 1 &&
-	       d->v->type == E_f32 && d->p.fold == 1 && d->p.k % ALONG == 0 &&
+	return lies && !has_windows(d->t->sched) && !d->t->tuning->packed && d->p.m <= ROWS &&
+	       d->p.batch == 1 && d->v->type == E_f32 && d->p.fold == 1 && d->p.k % ALONG == 0 &&
 	       d->p.n % lanes == 0 && d->p.n / lanes >= column_workers(d);
 }
 
@@ -676,9 +356,9 @@ static void choose_columns(Tiling *d)
 	s->unroll = MIN(ALONG, VECTORS * d->t->machine->lanes);
 	s->order = N_strips;
 	s->parts = 0;
-	update(d);
+	update_sizes(d);
 	s->panels = ceil_div(d->p.panels, column_workers(d));
-	update(d);
+	update_sizes(d);
 }
 
 // b is read in place if few strips meet it, and every panel is complete.
@@ -720,7 +400,7 @@ static void choose_sharing(Tiling *d)
 	// A gang packs b once for all of its rows.
 	int64_t groups = s->gang > 1 ? d->p.down / 2 : d->p.down;
 	s->b_shared = !d->p.squares.summed && !s->kept && is_shared(d, 1, (Packing)s->b, groups);
-	update(d);
+	update_sizes(d);
 	bool next = (rows && a.down && s->b != W_along) ||
 	            s->a_shared; // the tile may prefetch the next strip
 	if (next && !d->p.matrix && s->panels > 1 && s->order == N_strips && !d->t->tuning->still)
@@ -756,7 +436,7 @@ static void choose_evenly(Tiling *d)
 	Sched *s = d->t->sched, best = *s;
 	int64_t processors = d->t->machine->processors;
 	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
-	int64_t unit = s->a == W_patch || s->a == W_winograd ? s->group : 1;
+	int64_t unit = has_windows(s) ? s->group : 1;
 	bool fixed = s->reduce.count && !reduces_along(d->t->kern);
 	int64_t units = ceil_div(p.strips, unit), down = fixed ? p.down : units;
 	if (processors <= 2 || p.squares.summed)
@@ -778,7 +458,7 @@ static void choose_evenly(Tiling *d)
 			}
 	}
 	*s = best;
-	update(d);
+	update_sizes(d);
 }
 
 // Sets the workers of the launches, and their memory.
@@ -808,20 +488,16 @@ void tile_product(Scheduler *t)
 	for (int o = 0; o < t->kern->nout; o++)
 		if (is_reduced_out(t->graph, t->kern, o))
 			add_step(t, &s->reduce, t->kern->out[o], 0);
-	update(&d);
+	update_sizes(&d);
 	if (d.p.matrix) // there is room for the sums of one strip, whatever the tuning
 		s->order = N_strips;
-	choose_tile(&d);
-	update(&d);
+	choose_register_tile(&d);
+	update_sizes(&d);
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
-	if (s->a == W_winograd && d.p.squares.summed)
-		update(&d);
-	else if (s->a == W_winograd)
-		choose_squares(&d);
-	else if (s->a == W_patch)
-		choose_patch(&d);
+	if (has_windows(s))
+		size_windows(&d);
 	else
 		choose_split(&d);
 	choose_pieces(&d);
@@ -829,8 +505,8 @@ void tile_product(Scheduler *t)
 	choose_columns(&d);
 	choose_evenly(&d);
 	choose_b(&d);
-	update(&d);
+	update_sizes(&d);
 	choose_sharing(&d);
-	update(&d);
+	update_sizes(&d);
 	count_workers(&d);
 }

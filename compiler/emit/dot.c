@@ -279,10 +279,9 @@ static int64_t tall_strips(const Dot *d)
 {
 	enum { FEWEST = 8, FEW = 32 }; // strips; rows of which one computed twice does not matter
 	int64_t twice = d->p.strips * d->s->height - d->p.m;
-	bool windows = d->s->a == W_patch || d->s->a == W_winograd;
 	bool few = d->p.strips < FEWEST || twice * FEW < d->p.m;
 	bool columns = d->s->reduce.count && !reduces_along(d->g->kern);
-	return windows || few || d->p.matrix || columns ? 0 : d->p.strips - twice;
+	return has_windows(d->s) || few || d->p.matrix || columns ? 0 : d->p.strips - twice;
 }
 
 // Returns the bytes from line to line of operand o, if squares of it can be read from memory: its

@@ -444,6 +444,11 @@ static inline int64_t strip_digits(const Sched *s, int i)
 {
 	return i == 0 ? s->run : i == 1 ? s->height / s->run : 1;
 }
+// True if rows of a are windows, which come from a patch or as squares.
+static inline bool has_windows(const Sched *s)
+{
+	return s->a == W_patch || s->a == W_winograd;
+}
 enum { SLICES = 3 };  // of an f32: its 24 bits, 8 each
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
 typedef struct Inside Inside;
