@@ -232,6 +232,13 @@ const Target *target_of(const Session *session)
 	return all[0];
 }
 
+void refuse_threads(const Session *session)
+{
+	if (chosen(session, OPT_threads))
+		bad_usage(session, format(session->arena, "--threads does nothing on --target %s",
+		                          choice(session, OPT_target, NULL)));
+}
+
 void need_host(const Session *session)
 {
 	const Target *target = target_of(session);
@@ -243,8 +250,6 @@ void need_host(const Session *session)
 		     choice(session, OPT_target, "cpu"));
 	if (!device)
 		return;
-	if (chosen(session, OPT_threads))
-		bad_usage(session, format(session->arena, "--threads does nothing on --target %s",
-		                          choice(session, OPT_target, NULL)));
+	refuse_threads(session);
 	need_done(amos_device_check(device));
 }

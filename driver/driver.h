@@ -152,7 +152,8 @@ Opt optimizer(Session *, const Graph *loss, struct amos_data *);
 int targets_of(const Session *, const Target *const **to); // as target_list() returns them
 // Returns the first of them. Fails if there are more, unless the session may have several.
 const Target *target_of(const Session *);
-void need_host(const Session *); // fails if --target is another machine
+void refuse_threads(const Session *); // as an option that does nothing on a device
+void need_host(const Session *);      // fails if --target is another machine
 
 // ---- eta_options.c: --eta, --range, --slots, --convention -----------------------------
 

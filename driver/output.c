@@ -164,7 +164,8 @@ static void warn_unused(const Session *session, OptionName option, const char *w
 		     long_name(session->arena, option), why);
 }
 
-// Warns of options that have no effect on what is written. Threads are those of a CPU.
+// Warns of options that have no effect on what is written. --threads, which is about CPUs, is an
+// error on devices.
 static void check_effects(Session *session, const char *path)
 {
 	const Target *const *all;
@@ -173,9 +174,8 @@ static void check_effects(Session *session, const char *path)
 	int n = targets_of(session, &all), devices = 0;
 	for (int i = 0; i < n; i++)
 		devices += target_device(all[i]) != NULL;
-	if (devices == n && chosen(session, OPT_threads))
-		bad_usage(session, format(arena, "--threads does nothing on --target %s",
-		                          choice(session, OPT_target, NULL)));
+	if (devices == n)
+		refuse_threads(session);
 	if (kind == OBJECT_FILE)
 		warn_unused(session, OPT_minimal,
 		            format(arena, "no runtime is linked into %s", path));

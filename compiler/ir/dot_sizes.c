@@ -173,22 +173,23 @@ bool multiplies_slices(const Graph *g, const Machine *machine, int64_t m, int64_
                        bool patch)
 {
 	enum { ROWS = 64, EACH = 96, OF_PATCH = 16 };
-	// For each element of b and of the result; those of a patch are packed once for all taps.
+	// Products for each element of the left operand and of the result. Elements of a patch are
+	// packed once for all taps.
 	int64_t products = n * k / (n + k);
 	return has_thread_matrix(machine) && !g->products && m >= ROWS &&
 	       products >= (patch ? OF_PATCH : EACH);
 }
 
 // True if matrix registers multiply slices of the operands, which are f32: of windows, if they load
-// those as they lie in a patch.
+// those as they lie in a patch. windows: the patch of `p` is known.
 static bool is_sliced(Arena *scratch, const Graph *g, const Inside *inside, const Val *v,
-                      const DotSizes *p, const Machine *machine)
+                      const DotSizes *p, bool windows, const Machine *machine)
 {
-	Patch patch;
+	Patch patch = p->patch;
 	bool f32 = val(g, v->in[0])->type == E_f32 && val(g, v->in[1])->type == E_f32;
 	if (!f32 || v->type != E_f32 || !multiplies_slices(g, machine, p->m, p->n, p->k, true))
 		return false;
-	if (!find_patch(scratch, g, inside, v, p, &patch))
+	if (!windows && !find_patch(scratch, g, inside, v, p, &patch))
 		return multiplies_slices(g, machine, p->m, p->n, p->k, false);
 	return fits_matrix(&patch, val(g, patch.from)->shape.rank, machine->pairs);
 }
@@ -226,7 +227,7 @@ static Rows step_sizes(Arena *scratch, const Graph *g, const Inside *inside, con
 	bool fits = !matrix ||
 	            (rows.windows ? fits_matrix(&p->patch, rows.rank, matrix) : p->k >= 2 * matrix);
 	bool pairs = machine->pairs && narrow && whole <= machine->depth && fits;
-	bool sliced = !rows.squares && is_sliced(scratch, g, inside, v, p, machine);
+	bool sliced = !rows.squares && is_sliced(scratch, g, inside, v, p, rows.windows, machine);
 	p->slices = sliced ? SLICES : 1;
 	p->fold = pairs || p->slices > 1 ? 2 : 1;
 	p->matrix = p->fold > 1 ? matrix : 0;

@@ -78,7 +78,7 @@ typedef struct Reader {
 	Table *outputs;     // names of those that are declared
 	Table *known;       // name -> const Known *, of the caller
 	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
-	int reshaped;       // weights of which reshaped copies are found among them
+	int reshaped;       // how many of `weights` are in it by their elements alone
 	Table *same_names;  // names of slots -> slots called NAME#2, NAME#3, ..
 	Table *noted;       // texts of Model.notes and problems
 	Problems problems;  // to be reported together

@@ -530,8 +530,8 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
-// True if the exporter repeated a parameter along some axes, as a class token over the batch, and
-// the elements still show which.
+// True if the exporter repeated a parameter along some axes, such as a class token over the batch,
+// and the elements still show which.
 static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
 {
 	bool named = r->signature

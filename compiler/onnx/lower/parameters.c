@@ -72,17 +72,21 @@ static Shape copied_shape(const Weight *w, Copy copy)
 	return s;
 }
 
+// True if weight `a`, of as many elements, has those of a copy of `b` in the same order.
+static bool has_copied(Reader *r, Weight *a, Weight *b, Copy copy)
+{
+	for (int64_t i = 0; i < count_of(&a->shape); i++)
+		if (weight_number(r, a, i) != copied_number(r, b, copy, i))
+			return false;
+	return true;
+}
+
 // True if weight `a` is a copy of `b`.
 static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
 {
 	Shape shape = copied_shape(b, copy);
-	if (a->type != b->type || (copy == COPY_TRANSPOSED && b->shape.rank != 2) ||
-	    !same_shape(&a->shape, &shape))
-		return false;
-	for (int64_t i = 0; i < count_of(&shape); i++)
-		if (weight_number(r, a, i) != copied_number(r, b, copy, i))
-			return false;
-	return true;
+	return a->type == b->type && (copy != COPY_TRANSPOSED || b->shape.rank == 2) &&
+	       same_shape(&a->shape, &shape) && has_copied(r, a, b, copy);
 }
 
 // True if all slices along an axis have the same elements.
@@ -215,10 +219,7 @@ const Weight *find_reshaped(Reader *r, Weight *w)
 	const WeightList *twins = twins_of(r, w, RESHAPED, COPY_SAME);
 	for (int i = 0; i < twins->count; i++) {
 		Weight *own = twins->at[i];
-		int64_t same = 0;
-		while (same < n && weight_number(r, own, same) == weight_number(r, w, same))
-			same++;
-		if (own->type != w->type || same < n)
+		if (own->type != w->type || !has_copied(r, w, own, COPY_SAME))
 			continue;
 		if (found)
 			return NULL;
