@@ -3,14 +3,17 @@
 // loss are differentiated.
 #include "grad.h"
 
-// True if attention has kernels of its own, forward and backward; the gradient of a bias, lengths
-// that depend on data, and the body of a loop, which would compute it twice, have none.
+// True if attention has kernels of its own, forward and backward; lengths that depend on data, and
+// the body of a loop, which would compute it twice, have none.
 static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const Ref *in)
 {
 	bool fixed = count_of(&val(g, in[1])->shape) > 0; // it has keys
 	for (int k = 0; k < v->nin; k++)
 		fixed &= !is_dynamic(g, in[k]);
-	return fixed && s->first_fixed < 0 && (v->nin < 4 || !s->from_needs[v->in[3]]) &&
+	if (v->nin > 3 && s->from_needs[v->in[3]])
+		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK && // attend_db splits leading axes
+		         (!s->machine || attend_adds_bias(s->machine));
+	return fixed && s->first_fixed < 0 &&
 	       (!s->machine || attend_fits(s->from, v, s->machine, true));
 }
 

@@ -45,7 +45,7 @@ static bool may_round(const Graph *g, const Val *v)
 	case C_index:
 		return true;
 	case C_composite:
-		return v->op != O_attend_stats;
+		return v->op != O_attend_stats && v->op != O_attend_db;
 	case C_reduce:
 		return reduces_windows(g, v);
 	default:

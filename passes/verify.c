@@ -294,6 +294,8 @@ static void check_heads(const Plan *p, int k)
 	if (s->batches < 1 || s->workers != ceil_div(z.batch, s->batches) * (z.back ? 1 : z.parts))
 		fail(p->name, "kernel %d: the heads are not computed once, by %lld %s", k,
 		     (long long)s->workers, PLURAL(s->workers, "worker", "workers"));
+	if (count_of(&z.added) > 1 && s->batches != count_of(&z.added))
+		fail(p->name, "kernel %d: gradients of a bias are added up by several workers", k);
 	if (s->local < z.local_bytes)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }

@@ -44,9 +44,31 @@ static const struct Case {
      true, true, false},
     {"all keys hidden by -1e30", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16", "far", "0.3, 0, 0",
      true, true, false},
+    {"learned bias", "f32", "8,4,40,16", "8,4,50,16", "8,4,50,16", "b : input f32[1,4,40,50]",
+     "0.3, 0, 0", true, false, false},
+    {"learned bias, masked", "f32", "8,4,40,16", "8,4,50,16", "8,4,50,16",
+     "b : input f32[1,4,40,50]\nslot p : input b8[8,1,40,50]", "0.3, 0, 0", true, false, false},
+    {"learned bias, causal", "f32", "2,12,2,60,16", "2,12,2,150,16", "2,12,2,150,16",
+     "b : input f32[2,1,2,60,150]", "0.3, 1, 0", true, false, false},
+    {"learned bias of all heads", "f32", "20,2,40,16", "20,1,50,16", "20,1,50,16",
+     "b : input f32[1,1,40,50]", "0.3, 0, 0", true, false, false},
+    {"learned bias and another", "f32", "8,4,40,16", "8,4,50,16", "8,4,50,16",
+     "b : input f32[1,4,40,50]\nslot c : input f32[8,1,1,50]", "0.3, 0, 0", true, false, false},
+    {"learned bias, many keys", "f32", "8,4,150,16", "8,4,300,16", "8,4,300,16",
+     "b : input f32[1,4,150,300]", "0.3, 0, 0", true, false, false},
+    {"learned bias, slices", "f32", "8,4,64,32", "8,4,515,32", "8,4,515,32",
+     "b : input f32[1,4,64,515]", "0.3, 0, 0", true, false, true},
+    {"learned bias, f64", "f64", "8,4,40,16", "8,4,50,16", "8,4,50,16", "b : input f64[1,4,40,50]",
+     "0.3, 1, 0", true, false, false},
     {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false, false, false},
     {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false, false, false},
 };
+
+// True if the bias has a gradient, which no kernel on GPUs computes with the others.
+static bool is_learned(const struct Case *c)
+{
+	return !strncmp(c->name, "learned", strlen("learned"));
+}
 
 static char *text_of(Arena *arena, const struct Case *c)
 {
@@ -57,7 +79,10 @@ static char *text_of(Arena *arena, const struct Case *c)
 	    c->type, c->k);
 	say(&t, "slot v : input %s[%s]\n%s%s%s", c->type, c->v, slots ? "slot " : "",
 	    slots ? c->rest : "", slots ? "\n" : "");
-	const char *more = strstr(c->rest, "slot p") ? ", b, p" : slots ? ", b" : "";
+	const char *more = strstr(c->rest, "slot p")   ? ", b, p"
+	                   : strstr(c->rest, "slot c") ? ", b + c"
+	                   : slots                     ? ", b"
+	                                               : "";
 	if (none || far) { // of every third query
 		say(&t, "%%1 = iota(; 2, [1,1,40,50]) : i64[1,1,40,50]\n");
 		say(&t, "%%2 = eq(mod(%%1, 3), 0) : b8[1,1,40,50]\n");
@@ -68,12 +93,12 @@ static char *text_of(Arena *arena, const struct Case *c)
 	return t.at;
 }
 
-// The gradients of q, k and v of sum(y * cotangent).
-static Graph *with_gradients(Arena *arena, const Graph *g, const Machine *machine)
+// The gradients of q, k and v, and perhaps of b, of sum(y * cotangent).
+static Graph *with_gradients(Arena *arena, const Graph *g, bool learned, const Machine *machine)
 {
 	const Graph *loss = cotangent_pass(arena, g, NULL);
 	bool *want = NEWS(arena, bool, loss->slots.count);
-	for (int s = 0; s < 3; s++)
+	for (int s = 0; s < 3 + learned; s++)
 		want[s] = true;
 	return graph_live(arena, grad_pass(arena, loss, want, machine));
 }
@@ -94,13 +119,20 @@ static int64_t slot_rows(const Graph *g, const char *name)
 	return s->dim[s->rank - 2];
 }
 
+static int64_t slot_count(const Graph *g, const char *name)
+{
+	return count_of(&g->slots.at[find_slot(g, name)].shape);
+}
+
 // Returns how many kernels of attention there are; -1: a kernel stores values of pairs of a query
-// and a key.
-static int kernels_of(Arena *arena, const Graph *g, const Machine *machine)
+// and a key, of each head or, if a bias has a gradient, of more than a fourth of them.
+static int kernels_of(Arena *arena, const Graph *g, bool learned, const Machine *machine)
 {
 	const Plan *p = plan_graph(arena, g, "grad", machine);
-	int64_t queries = slot_rows(g, "q"), keys = slot_rows(g, "k");
+	int64_t queries = slot_rows(g, "q"), keys = slot_rows(g, "k"), most = queries * keys;
 	bool pairs = false;
+	if (learned)
+		most *= slot_count(g, "q") / last_dim(&g->slots.at[0].shape) / queries / 4;
 	int n = 0;
 	verify_plan(p);
 	for (int k = 0; k < p->kerns.count; k++) {
@@ -108,7 +140,7 @@ static int kernels_of(Arena *arena, const Graph *g, const Machine *machine)
 		n += kern->kind == L_attend;
 		for (int o = 0; o < kern->nout; o++) {
 			const Shape *s = &val(p->graph, kern->out[o])->shape;
-			pairs |= s->rank > 2 && count_of(s) > queries * keys &&
+			pairs |= s->rank > 2 && count_of(s) > most &&
 			         s->dim[s->rank - 2] * s->dim[s->rank - 1] == queries * keys;
 		}
 	}
@@ -152,11 +184,11 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 	const char *what =
 	    format(arena, "%s%s [%s%s]", c->name, narrow ? " in bf16" : "", name, mask ? mask : "");
 	const Graph *g = parse_graph(arena, c->name, text_of(arena, c), book_builtin());
-	g = with_gradients(arena, g, target_machine(target));
+	g = with_gradients(arena, g, is_learned(c), target_machine(target));
 	if (narrow)
 		g = narrowed(arena, g, target_machine(target));
 	bool is_f32 = !strcmp(c->type, "f32");
-	int failed = 0, kernels = kernels_of(arena, g, target_machine(target));
+	int failed = 0, kernels = kernels_of(arena, g, is_learned(c), target_machine(target));
 	int sliced = sliced_of(arena, g, target_machine(target));
 	bool registers = has_thread_matrix(target_machine(target)) && !narrow;
 	if (sliced != (c->sliced && registers ? kernels : 0)) {
@@ -173,7 +205,7 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 		failed = 1;
 	}
 	for (int o = 0; o < g->outs.count; o++)
-		if (strcmp(g->outs.at[o].name, "loss"))
+		if (strcmp(g->outs.at[o].name, "loss") && strcmp(g->outs.at[o].name, GRAD_OF "b"))
 			least = fmin(least, error[o]);
 	if (narrow && is_f32 && least < ROUNDS) {
 		printf("FAILED %s: error %g, as if nothing were rounded\n", what, least);
@@ -183,7 +215,8 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 	static const char *const gpus[] = {"cuda",   "cuda-sm_80", "cuda-sm_90a",
 	                                   "opencl", "hip",        "hip-gfx90a"};
 	for (int k = 0; k < COUNT(gpus) && !mask; k++)
-		failed |= is_wrong(what, gpus[k], kernels_of(arena, g, machine_named(gpus[k])),
+		failed |= is_wrong(what, gpus[k],
+		                   kernels_of(arena, g, is_learned(c), machine_named(gpus[k])),
 		                   c->device);
 	arena_free(arena);
 	return failed;

@@ -185,15 +185,39 @@ static void go_to_strip(Attend *a, Value strip)
 	a->visible = visible_to(a, minus(g, end, number(g, 1)));
 }
 
+// Returns the i-th head. Those that a worker adds up are adjacent along each leading axis.
+static Value head_at(const Attend *a, Value i)
+{
+	Gen *g = a->g;
+	const Shape *lead = &a->p.lead, *added = &a->p.added;
+	int64_t all = count_of(added), stride = 1;
+	if (all == 1)
+		return i;
+	Value own = LLVMBuildURem(g->b, i, number(g, all), "");
+	Value worker = LLVMBuildUDiv(g->b, i, number(g, all), ""), head = number(g, 0);
+	for (int k = lead->rank - 1; k >= 0; k--) {
+		Value some = number(g, added->dim[k]);
+		Value parts = number(g, lead->dim[k] / added->dim[k]);
+		Value at = times(g, LLVMBuildURem(g->b, worker, parts, ""), added->dim[k]);
+		at = sum_of(g, at, LLVMBuildURem(g->b, own, some, ""));
+		head = sum_of(g, head, times(g, at, stride));
+		own = LLVMBuildUDiv(g->b, own, some, "");
+		worker = LLVMBuildUDiv(g->b, worker, parts, "");
+		stride *= lead->dim[k];
+	}
+	return head;
+}
+
 // Begins a loop over the heads of a group.
 static Loop heads_begin(Attend *a, Value group)
 {
 	Gen *g = a->g;
-	Value first = times(g, group, a->s->batches);
+	Value first = times(g, group, a->s->batches), last = number(g, a->p.batch - 1);
 	Loop heads =
 	    loop_begin(g, first, end_after(g, first, a->s->batches, number(g, a->p.batch)), 1);
-	a->batch = uniform_index(g, heads.i, a->p.batch, 1);
-	a->next = row_index_of(a, sum_of(g, heads.i, number(g, 1)), a->p.batch);
+	Value next = least(g, sum_of(g, heads.i, number(g, 1)), last);
+	a->batch = uniform_index(g, head_at(a, heads.i), a->p.batch, 1);
+	a->next = uniform_index(g, head_at(a, next), a->p.batch, 1);
 	return heads;
 }
 
@@ -501,6 +525,7 @@ static void backward(Attend *a)
 	const Sched *s = a->s;
 	int64_t rows = s->strips * s->height;
 	Loop heads = heads_begin(a, g->worker);
+	clear_bias_slopes(a);
 	Products t = backward_products(a);
 	Loop block = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
 	go_to_keys(a, block.i);

@@ -283,6 +283,97 @@ void soften_strip(const Attend *a, const Ahead ahead[2], Value stat, Value sums,
 
 // ---- gradients ------------------------------------------------------------------------
 
+// The gradient of a bias is that of the scores, which the heads of a worker add up in memory.
+
+// True if output o is one. *heads: how many add to an element, along each leading axis.
+static bool is_bias_slope(const Attend *a, int o, Shape *heads)
+{
+	const Val *v = val(a->g->graph, a->g->kern->out[o]);
+	if (v->op != O_attend_db)
+		return false;
+	*heads = a->p.lead;
+	for (int k = 0; k < heads->rank; k++)
+		heads->dim[k] /= v->shape.dim[k];
+	return true;
+}
+
+// Returns if the head is the first of those that add to an element.
+static Value is_first_head(const Attend *a, const Shape *heads)
+{
+	Gen *g = a->g;
+	Index idx[RANK];
+	Value first = LLVMConstInt(g->i1, 1, 0);
+	unravel(g->vars, &a->batch, &a->p.lead, idx);
+	for (int k = 0; k < heads->rank; k++) {
+		Value at = index_value(g, &idx[k]).base;
+		Value own = LLVMBuildURem(g->b, at, number(g, heads->dim[k]), "");
+		Value none = LLVMBuildICmp(g->b, LLVMIntEQ, own, number(g, 0), "");
+		first = LLVMBuildAnd(g->b, first, none, "");
+	}
+	return first;
+}
+
+static void bias_index(const Attend *a, const Shape *heads, const Index *row, const Index *column,
+                       Index *idx)
+{
+	Gen *g = a->g;
+	attend_index(a, row, column, idx);
+	for (int k = 0; k < heads->rank; k++) {
+		Value at = index_value(g, &idx[k]).base;
+		Value part = LLVMBuildUDiv(g->b, at, number(g, heads->dim[k]), "");
+		idx[k] = uniform_index(g, part, a->p.lead.dim[k] / heads->dim[k], 1);
+	}
+}
+
+typedef struct Clear { // of a row of an output
+	const Attend *a;
+	int out;
+	const Shape *heads;
+	const Index *row;
+} Clear;
+
+static void clear_columns(Gen *g, int n, const Index *unit, void *context)
+{
+	const Clear *c = context;
+	Index idx[RANK];
+	Value zero = real_like(splat(g, real(c->a, 0)), 0);
+	for (int u = 0; u < n; u++) {
+		bias_index(c->a, c->heads, c->row, &unit[u], idx);
+		store_out(g, c->out, idx, zero);
+	}
+}
+
+void clear_bias_slopes(const Attend *a)
+{
+	Gen *g = a->g;
+	Shape heads;
+	for (int o = 0; o < g->kern->nout; o++) {
+		if (!is_bias_slope(a, o, &heads))
+			continue;
+		Loop once = when_begin(g, is_first_head(a, &heads));
+		Loop rows = loop_begin(g, number(g, 0), number(g, a->p.queries), 1);
+		Index row = uniform_index(g, rows.i, a->p.queries, 1);
+		g->ops->lane_loop(g, number(g, 0), number(g, a->p.keys), a->p.keys, 1,
+		                  clear_columns, &(Clear){a, o, &heads, &row});
+		loop_end(g, &rows);
+		when_end(g, &once);
+	}
+}
+
+static void add_bias_slopes(const Attend *a, const Row *r, Value at, Value mask, Value slope)
+{
+	Gen *g = a->g;
+	Shape heads;
+	Index idx[RANK];
+	Index keys = lane_index(g, sum_of(g, a->first_key, at), a->p.keys, g->width, mask);
+	for (int o = 0; o < g->kern->nout; o++) {
+		if (!is_bias_slope(a, o, &heads))
+			continue;
+		bias_index(a, &heads, &r->query, &keys, idx);
+		store_out(g, o, idx, LLVMBuildFAdd(g->b, load_out(g, o, idx), slope, ""));
+	}
+}
+
 typedef struct Slope {
 	Value most, share, delta; // share: of exp(score - most)
 } Slope;
@@ -304,6 +395,7 @@ static Value slope_at(const Attend *a, const Row *r, Value at, Value mask, void 
 	Value used = mask && shown ? both(g, mask, shown) : mask ? mask : shown;
 	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, x);
 	slope = used ? choose(g, used, slope, real_like(x, 0)) : slope;
+	add_bias_slopes(a, r, at, mask, slope);
 	store_weights(a, r, at, AT_SLOPES, AT_SLOPE_ROWS, slope);
 	return NULL;
 }

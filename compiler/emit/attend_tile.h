@@ -106,6 +106,8 @@ Value visible_to(const Attend *, Value query); // how many keys of the block it 
 // Turns the scores of the strip into probabilities, relative to the largest of their row so far;
 // its statistics and sums begin at these rows of the worker's.
 void soften_strip(const Attend *, const Ahead ahead[2], Value stat, Value sums, Value again);
+// Clears the gradients of a bias that this head is the first to add to.
+void clear_bias_slopes(const Attend *);
 // Turns the scores of the strip, at line `line` of AT_SCORES, into probabilities, and the gradients
 // of these into those of scores.
 void slope_strip(const Attend *, const Ahead ahead[3], Value line, Value end);

@@ -212,12 +212,19 @@ AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *ma
 
 // ---- all ------------------------------------------------------------------------------
 
+bool attend_adds_bias(const Machine *machine)
+{
+	return machine->threads == 1 && machine->rows;
+}
+
 bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back)
 {
 	enum { SHORT = 16, WIDE = 256, SEVERAL = 4 };
 	AttendSizes p = shapes_of(g, v, machine);
 	bool blocks = machine->threads > 1, gradients = back || p.back;
 	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
+	if (v->op == O_attend_db && !attend_adds_bias(machine))
+		return false;
 	return tile && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&
 	       (!blocks || p.keys < INT32_MAX / 2) && !(v->attr->i[0] && p.queries > p.keys) &&
@@ -292,11 +299,29 @@ static void size_halves(AttendSizes *p, const Sched *s)
 	local[AT_SLOPES] = p->back ? local[AT_SCORES] : 0;
 }
 
+// Returns how many adjacent heads along each leading axis are a worker's: those that any gradient
+// of a bias adds up.
+static Shape heads_added(const Graph *g, const Kern *kern, const Shape *lead)
+{
+	Shape added = {.rank = lead->rank};
+	for (int a = 0; a < lead->rank; a++) {
+		int64_t parts = lead->dim[a];
+		for (int o = 0; o < kern->nout; o++) {
+			const Val *v = val(g, kern->out[o]);
+			if (v->op == O_attend_db)
+				parts = common_divisor(parts, v->shape.dim[a]);
+		}
+		added.dim[a] = lead->dim[a] / parts;
+	}
+	return added;
+}
+
 AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 {
 	const Sched *s = kern->sched;
 	AttendSizes p = shapes_of(g, val(g, kern->root), machine);
 	p.panel = s->vectors * p.lanes;
+	p.added = heads_added(g, kern, &p.lead);
 	if (!s->depth) // not yet, or by blocks of threads
 		return p;
 	p.blocks = ceil_div(p.keys, s->depth);

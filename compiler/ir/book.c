@@ -364,7 +364,7 @@ Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 static const char *run_about(Graph *g, const Val *v, const Ref *in, BookKind kind, const Ref *more,
                              int nout, Item *out)
 {
-	Item attr[3];
+	Item attr[ATTRIBUTES];
 	int nattr = attr_split(v->op, v->attr, attr);
 	const Def *d = book_defs(g->book, kind, prims[v->op].name);
 	for (; d; d = d->next) {

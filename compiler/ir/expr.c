@@ -117,7 +117,7 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 {
 	Op op = e->op;
 	Class cls = prims[op].cls;
-	Item item[3];
+	Item item[ATTRIBUTES];
 	int nattr = e->nattr, rank = 0;
 	if (nattr > COUNT(item))
 		fail(scope_where(s), "%s: %d attributes", prims[op].name, nattr);

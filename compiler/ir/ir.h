@@ -84,7 +84,7 @@ bool is_condition(Op, int operand); // True for a b8 among operands of another t
 
 static inline bool is_attention(Op op)
 {
-	return op >= O_attend && op <= O_attend_dv;
+	return op >= O_attend && op <= O_attend_db;
 }
 // Returns the first operand of attention after those that are always given: the bias.
 static inline int attention_bias(Op op)
@@ -478,6 +478,7 @@ struct Scope; // says where an error is
 // Returns the axis counted from the first; fails if it is out of range.
 int64_t wrap_axis(const struct Scope *, int64_t axis, int rank);
 Attr attr_join(const struct Scope *, Op, int rank, int nitem, const Item *); // rank: of operand 0
+enum { ATTRIBUTES = 4 };                  // of a primitive, at most
 int attr_split(Op, const Attr *, Item *); // Returns the number of items.
 
 // ---- expr.c: evaluates expressions ----------------------------------------------------

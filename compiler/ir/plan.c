@@ -202,7 +202,7 @@ static int64_t flops_of(const Worked *w, Ref r)
 		int r = q->rank, products = v->op == O_attend ? 2 : v->op == O_attend_dq ? 3 : 1;
 		int64_t pairs = count_of(&v->shape) / (v->shape.dim[r - 1] * v->shape.dim[r - 2]) *
 		                q->dim[r - 2] * k->dim[r - 2];
-		if (v->op == O_attend_stats)
+		if (v->op == O_attend_stats || v->op == O_attend_db)
 			return flops;
 		return flops + 2 * products * pairs * q->dim[r - 1] / (v->attr->i[0] ? 2 : 1);
 	}

@@ -522,6 +522,7 @@ enum {
 };
 typedef struct AttendSizes {
 	Shape lead;
+	Shape added;                                // of these, by a worker
 	bool back;                                  // gradients
 	int64_t batch, queries, keys, width, depth; // heads; columns of queries, of values
 	int64_t bytes;                              // of an element
@@ -591,5 +592,7 @@ bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
 // Every query of a causal one has a key.
 bool attend_fits(const Graph *, const Val *, const Machine *, bool back);
+// True if the kernel of its gradients computes that of the bias, too.
+bool attend_adds_bias(const Machine *);
 
 #endif

@@ -302,7 +302,7 @@ static bool bind(Match *m, const Expr *e, const Item *item)
 
 static bool attrs_match(Match *m, const Expr *e, const Val *v)
 {
-	Item item[3];
+	Item item[ATTRIBUTES];
 	int n = attr_split(v->op, v->attr, item);
 	for (int k = 0; k < n && k < e->nattr; k++)
 		if (!bind(m, e->attr[k], &item[k]))

@@ -139,11 +139,64 @@ static Ref filled(const Case *q, Elem type, double x)
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
+// Returns a sum of attend_db over leading axes with these added up by the kernel of attention: an
+// element is the sum of one of its workers, of which there are several. What is left of the longest
+// axis is a sum of a few parts, so that there are more workers.
+static Ref sum_of_slopes(const Case *q, const Val *x)
+{
+	enum { SEVERAL = 4, MANY = 32, TERMS = 4 };     // workers; terms of a part, at least
+	const Shape *all = &val(q->g, x->in[4])->shape; // the statistics'
+	Attr attr = attr_copy(x);
+	int64_t *length = attr.i + 2, axes[RANK], workers = 1, parts = 1;
+	int longest = -1, n = 0;
+	for (int a = 0; a < x->shape.rank - 2; a++) {
+		bool summed = has_axis(q->attr, a);
+		if (summed && length[a] < all->dim[a])
+			return 0;
+		if (summed && length[a] > 1 && (longest < 0 || length[a] > length[longest]))
+			longest = a;
+		workers *= summed ? 1 : length[a];
+	}
+	if (longest < 0)
+		return 0;
+	for (int64_t p = 2; workers * parts < MANY && p * TERMS <= length[longest]; p++)
+		parts = length[longest] % p ? parts : p;
+	if (workers * parts < SEVERAL)
+		return 0;
+	for (int a = 0; a < x->shape.rank - 2; a++)
+		length[a] = a == longest ? parts : has_axis(q->attr, a) ? 1 : length[a];
+	Ref r = put(q->g, O_attend_db, x->nin, x->in, &attr);
+	for (int a = 0; a < x->shape.rank; a++)
+		if (has_axis(q->attr, a) && val(q->g, r)->shape.dim[a] > 1)
+			axes[n++] = a;
+	return n ? put_reduce(q->g, O_sum, r, n, axes) : r;
+}
+
+// The same of a sum of several, as layers that share a bias leave.
+static Ref sum_of_all_slopes(const Case *q, Ref r, int *visits)
+{
+	enum { MOST = 256 };
+	const Val *v = val(q->g, r);
+	if (v->op == O_attend_db)
+		return sum_of_slopes(q, v);
+	if (v->op != O_add || ++*visits > MOST)
+		return 0;
+	Ref x = v->in[0], y = v->in[1];
+	if (!same_shape(&val(q->g, x)->shape, &val(q->g, y)->shape))
+		return 0;
+	x = sum_of_all_slopes(q, x, visits);
+	y = x ? sum_of_all_slopes(q, y, visits) : 0;
+	return y ? put2(q->g, O_add, x, y) : 0;
+}
+
 static Ref reduce(const Case *q)
 {
 	const Val *x = operand(q, 0);
+	int visits = 0;
 	if (!count_of(&x->shape)) // no kernel has an empty space
 		return filled(q, x->type, reducers[q->op].start);
+	if (q->op == O_sum && (x->op == O_attend_db || x->op == O_add))
+		return sum_of_all_slopes(q, q->in[0], &visits);
 	if (x->op != q->op)
 		return 0;
 	int64_t axes[RANK];

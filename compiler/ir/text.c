@@ -116,7 +116,7 @@ void say_ref(Text *t, const Graph *g, const int *number, Ref r)
 
 static void say_attrs(Text *t, const Val *v)
 {
-	Item item[3];
+	Item item[ATTRIBUTES];
 	int n = attr_split(v->op, v->attr, item);
 	for (int k = 0; k < n; k++) {
 		say(t, k ? ", " : "; ");

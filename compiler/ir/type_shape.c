@@ -265,9 +265,9 @@ static Shape scores_shape(const Case *c)
 	int bias = attention_bias(c->op), operands = bias - (c->op >= O_attend_dq ? 2 : 0);
 	if (c->nin < bias || c->nin > bias + 2)
 		wrong(c, "expected %d to %d operands", bias, bias + 2);
-	check_count(c, 2);
 	const Shape *k = &operand(c, 1)->shape;
 	Shape scores = operand(c, 0)->shape;
+	check_count(c, c->op == O_attend_db ? scores.rank : 2);
 	for (int i = 1; i < operands; i++)
 		scores = batch_shape(c, scores, &operand(c, i)->shape);
 	int r = scores.rank;
@@ -299,6 +299,19 @@ static Shape shape_scored(const Case *c)
 	return shape;
 }
 
+// Returns the shape of scores whose leading axes have the lengths of a list.
+static Shape folded(const Case *c, Shape scores)
+{
+	const int64_t *length = c->attr->i + 2;
+	for (int a = 0; a < scores.rank - 2; a++) {
+		if (length[a] < 1 || scores.dim[a] % length[a])
+			wrong(c, "%lld equal parts of an axis of %lld", (long long)length[a],
+			      (long long)scores.dim[a]);
+		scores.dim[a] = length[a];
+	}
+	return scores;
+}
+
 static Shape shape_unattended(const Case *c)
 {
 	Shape shape = scores_shape(c), given = shape;
@@ -309,6 +322,8 @@ static Shape shape_unattended(const Case *c)
 			wrong(c, "operand %d: expected %s", i,
 			      shape_text(c->g->arena, operand(c, i)->type, &given));
 	}
+	if (c->op == O_attend_db)
+		return folded(c, shape);
 	const Shape *own = &operand(c, c->op - O_attend_dq)->shape;
 	memcpy(shape.dim + r - 2, own->dim + r - 2, 2 * sizeof *own->dim);
 	return shape;
