@@ -1,6 +1,7 @@
 // dropout.c: finds dropout in any form; samples it in training, else removes it, and can insert it.
 // In training, every dropout becomes the book's Dropout, with a random site of its own. Insertion
 // restores dropout that an exporter removed. Random numbers used for anything else are unchanged.
+// Before gradients are taken, dropout of the weights of attention becomes a factor of its kernels.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -310,4 +311,45 @@ Graph *dropout_pass(Arena *arena, Graph *from, bool draw, double rate, int *adde
 	*added = 0;
 	Graph *g = drawing_node(from) >= 0 ? rewrite_dropout(arena, from, draw && rate != 0) : from;
 	return draw && rate > 0 ? insert_dropout(arena, g, rate, added) : g;
+}
+
+// ---- dropout of the weights of attention -----------------------------------------------
+
+typedef struct Weighing {
+	const Graph *from;
+	const int *uses;
+	const Machine *machine;
+} Weighing;
+
+// Returns attention whose weights are dropped, if the product without dropout is attention.
+static Ref put_weighing(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	const Weighing *w = context;
+	const Val *drop = v->op == O_dot ? val(g, in[0]) : NULL;
+	const Val *scaled = drop && drop->op == O_select ? val(g, drop->in[1]) : NULL;
+	double zero, c;
+	if (!scaled || scaled->op != O_mul || !const_num(g, scaled->in[1], &c) ||
+	    !const_num(g, drop->in[2], &zero) || zero != 0 || w->uses[v->in[0]] > 1)
+		return put_as(g, v, in);
+	Ref whole = put2(g, O_dot, scaled->in[0], in[1]);
+	const Val *found = val(g, whole);
+	int n = found->nin, rank = found->shape.rank;
+	if (found->op != O_attend || n > 5 || !attend_fits(g, found, w->machine, true))
+		return put_as(g, v, in);
+	Elem type = found->type;
+	Ref with[6] = {[3] = put_rank(g, put_num(g, type, 0), rank),
+	               [4] = put_rank(g, put_num(g, E_b8, 1), rank)};
+	memcpy(with, found->in, sizeof *with * (size_t)n);
+	with[5] = put3(g, O_select, drop->in[0], put_num(g, type, c), put_num(g, type, 0));
+	return put(g, O_attend, 6, with, found->attr);
+}
+
+const Graph *attention_dropout_pass(Arena *arena, const Graph *from, const Machine *machine)
+{
+	if (!machine || !has_full_attention(machine) || from->plain || drawing_node(from) < 0)
+		return from;
+	Graph *g = graph_like(arena, from);
+	Weighing w = {from, graph_uses(arena, from), machine};
+	copy_graph(g, from, NULL, put_weighing, &w);
+	return graph_live(arena, g);
 }

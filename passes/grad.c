@@ -3,16 +3,17 @@
 // loss are differentiated.
 #include "grad.h"
 
-// True if attention has kernels of its own, forward and backward; lengths that depend on data, and
-// the body of a loop, which would compute it twice, have none.
+// True if attention has kernels of its own, forward and backward; a factor with a gradient, lengths
+// that depend on data, and the body of a loop, which would compute it twice, have none.
 static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const Ref *in)
 {
 	bool fixed = count_of(&val(g, in[1])->shape) > 0; // it has keys
 	for (int k = 0; k < v->nin; k++)
 		fixed &= !is_dynamic(g, in[k]);
+	fixed &= v->nin < 6 || !s->from_needs[v->in[5]];
 	if (v->nin > 3 && s->from_needs[v->in[3]])
 		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK && // attend_db splits leading axes
-		         (!s->machine || attend_adds_bias(s->machine));
+		         (!s->machine || has_full_attention(s->machine));
 	return fixed && s->first_fixed < 0 &&
 	       (!s->machine || attend_fits(s->from, v, s->machine, true));
 }
@@ -306,6 +307,7 @@ Ref zeros(Graph *g, Elem type, Shape shape)
 
 Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machine *machine)
 {
+	from = attention_dropout_pass(arena, from, machine);
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
 	Backprop s = {.arena = arena,

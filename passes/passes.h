@@ -33,6 +33,9 @@ void rename_output(Graph *, int number);
 // `rate` > 0: also inserts dropout in attention, and after attention blocks and MLPs without it, in
 // `*added` places; 0: removes it; NAN: leaves it as in the file.
 Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
+// The same graph, with dropout of the weights of attention as a factor of kernels of attention,
+// where the machine has such kernels (NULL: there are none).
+const Graph *attention_dropout_pass(Arena *, const Graph *, const Machine *);
 // Returns Val.from of the first random number in the graph or its loops; -1: none.
 int drawing_node(const Graph *);
 

@@ -60,6 +60,18 @@ static const struct Case {
      "b : input f32[1,4,64,515]", "0.3, 0, 0", true, false, true},
     {"learned bias, f64", "f64", "8,4,40,16", "8,4,50,16", "8,4,50,16", "b : input f64[1,4,40,50]",
      "0.3, 1, 0", true, false, false},
+    {"factor", "f32", "2,2,40,16", "2,2,50,16", "2,2,50,16",
+     "b : input f32[2,1,1,50]\nslot p : input b8[2,1,40,50]\nslot f : input f32[2,2,40,50]",
+     "0.3, 0, 0", true, false, false},
+    {"learned bias and factor, causal", "f32", "8,4,40,16", "8,4,50,16", "8,4,50,16",
+     "b : input f32[1,4,40,50]\nslot p : input b8[8,1,1,50]\nslot f : input f32[8,1,40,1]",
+     "0.3, 1, 0", true, false, false},
+    {"dropout", "f32", "2,3,64,32", "2,3,64,32", "2,3,64,32", "dropout", "0.2, 0, 0", true, false,
+     false},
+    {"dropout, many keys", "f32", "2,3,70,32", "2,3,600,32", "2,3,600,32", "dropout", "0.2, 0, 0",
+     true, false, true},
+    {"dropout, f64", "f64", "4,30,20", "4,50,20", "4,50,24", "dropout", "0.2, 0, 0", true, false,
+     false},
     {"one query", "f32", "4,1,16", "4,50,16", "4,50,16", "", "0.3, 0, 0", false, false, false},
     {"one key", "f32", "4,50,16", "4,1,16", "4,1,16", "", "0.3, 0, 0", false, false, false},
 };
@@ -74,12 +86,13 @@ static char *text_of(Arena *arena, const struct Case *c)
 {
 	Text t = {.arena = arena};
 	bool none = !strcmp(c->rest, "none"), far = !strcmp(c->rest, "far");
-	bool slots = *c->rest && !none && !far;
+	bool dropout = !strcmp(c->rest, "dropout"), slots = *c->rest && !none && !far && !dropout;
 	say(&t, "graph attention\nslot q : input %s[%s]\nslot k : input %s[%s]\n", c->type, c->q,
 	    c->type, c->k);
 	say(&t, "slot v : input %s[%s]\n%s%s%s", c->type, c->v, slots ? "slot " : "",
 	    slots ? c->rest : "", slots ? "\n" : "");
-	const char *more = strstr(c->rest, "slot p")   ? ", b, p"
+	const char *more = strstr(c->rest, "slot f")   ? ", b, p, f"
+	                   : strstr(c->rest, "slot p") ? ", b, p"
 	                   : strstr(c->rest, "slot c") ? ", b + c"
 	                   : slots                     ? ", b"
 	                                               : "";
@@ -89,7 +102,13 @@ static char *text_of(Arena *arena, const struct Case *c)
 		say(&t, "%%3 = select(%%2, %s, 0) : f32[1,1,40,50]\n", none ? "-inf" : "-1e30");
 		more = ", %3";
 	}
-	say(&t, "out y = attend(q, k, v%s; %s)\n", more, c->attributes);
+	if (dropout)
+		say(&t, "slot amos.seed : state i64\nslot amos.step : state i64\n"
+		        "%%1 = softmax(dot(q, swap(k)) * 0.2; -1)\n"
+		        "%%2 = rand(amos.seed, amos.step; 7, shape(%%1)) >= 0.25\n"
+		        "out y = dot(select(%%2, %%1 * 1.25, 0), v)\n");
+	else
+		say(&t, "out y = attend(q, k, v%s; %s)\n", more, c->attributes);
 	return t.at;
 }
 

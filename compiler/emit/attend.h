@@ -11,7 +11,7 @@ typedef struct Attend {
 	AttendSizes p;
 	Elem type;
 	LLVMTypeRef elem;
-	Ref bias, shown; // 0: none
+	Ref bias, shown, factor; // 0: none
 	bool causal, zeros;
 	Value local[AT_PARTS];
 	Index batch, next;     // the head, and the one after it

@@ -1,18 +1,26 @@
 // attend_operand.c: finds the operands of attention and their elements.
 #include "attend.h"
 
+// Returns operand k, or 0 if there is none or it is the number that has no effect.
+static Ref given_but(const Gen *g, const Val *v, int k, double none)
+{
+	double x;
+	return k < v->nin && !(const_num(g->graph, v->in[k], &x) && x == none) ? v->in[k] : 0;
+}
+
 Attend attend_new(Gen *g)
 {
 	const Val *v = val(g->graph, g->kern->root);
-	int bias = attention_bias(v->op);
+	int bias = attention_bias(v->op), factor = attention_factor(v->op);
 	return (Attend){.g = g,
 	                .s = g->kern->sched,
 	                .v = v,
 	                .p = attend_sizes(g->graph, g->kern, g->target->machine),
 	                .type = v->type,
 	                .elem = elem_type(g, v->type),
-	                .bias = v->nin > bias ? v->in[bias] : 0,
-	                .shown = v->nin > bias + 1 ? v->in[bias + 1] : 0,
+	                .bias = given_but(g, v, bias, 0),
+	                .shown = given_but(g, v, bias + 1, 1),
+	                .factor = given_but(g, v, factor, 1),
 	                .causal = v->attr->i[0],
 	                .zeros = v->attr->i[1]};
 }

@@ -139,6 +139,11 @@ static Value weight_of(const Attend *a, Value x, Value base)
 	return math_exp_below(g, x);
 }
 
+static Index keys_at(const Attend *a, Value at, Value mask)
+{
+	return lane_index(a->g, sum_of(a->g, a->first_key, at), a->p.keys, a->g->width, mask);
+}
+
 // Returns the scores of the row at key `at` of the block: -inf where masked.
 static Value scores_at(const Attend *a, const Row *r, Value at, Value mask, Value *shown)
 {
@@ -146,9 +151,7 @@ static Value scores_at(const Attend *a, const Row *r, Value at, Value mask, Valu
 	Value x = local_load(a, a->local[AT_SCORES], sum_of(g, r->line, at));
 	if (!scales_late(a))
 		x = scaled(a, x);
-	Value key = sum_of(g, a->first_key, at);
-	Index keys = mask ? lane_index(g, key, a->p.keys, g->width, mask)
-	                  : lane_index(g, key, a->p.keys, g->width, NULL);
+	Index keys = keys_at(a, at, mask);
 	*shown = NULL;
 	if (a->shown) {
 		*shown = at_element(a, a->shown, &r->query, &keys);
@@ -181,14 +184,23 @@ static void store_weights(const Attend *a, const Row *r, Value at, int part, int
 		local_store(a, x, a->local[part], sum_of(g, r->line, at));
 }
 
+// Returns x times the factor of the weights.
+static Value weighed(const Attend *a, const Row *r, Value at, Value mask, Value x)
+{
+	Gen *g = a->g;
+	if (!a->factor)
+		return x;
+	Index keys = keys_at(a, at, mask);
+	return LLVMBuildFMul(g->b, x, splat(g, at_element(a, a->factor, &r->query, &keys)), "");
+}
+
 static Value weight(const Attend *a, const Row *r, Value at, Value mask, void *context)
 {
 	Gen *g = a->g;
 	Value *base = context, place = sum_of(g, r->line, at);
-	(void)mask;
 	Value x = local_load(a, a->local[AT_SCORES], place);
 	x = weight_of(a, x, *base);
-	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, x);
+	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, weighed(a, r, at, mask, x));
 	return x;
 }
 
@@ -365,7 +377,7 @@ static void add_bias_slopes(const Attend *a, const Row *r, Value at, Value mask,
 	Gen *g = a->g;
 	Shape heads;
 	Index idx[RANK];
-	Index keys = lane_index(g, sum_of(g, a->first_key, at), a->p.keys, g->width, mask);
+	Index keys = keys_at(a, at, mask);
 	for (int o = 0; o < g->kern->nout; o++) {
 		if (!is_bias_slope(a, o, &heads))
 			continue;
@@ -390,10 +402,10 @@ static Value slope_at(const Attend *a, const Row *r, Value at, Value mask, void 
 		Value none = LLVMBuildFCmp(g->b, LLVMRealOEQ, s->share, real(a, 0), "");
 		x = choose(g, none, real_like(x, 0), x);
 	}
-	Value slope = local_load(a, a->local[AT_SLOPES], place);
+	Value slope = weighed(a, r, at, mask, local_load(a, a->local[AT_SLOPES], place));
 	slope = LLVMBuildFMul(g->b, x, LLVMBuildFSub(g->b, slope, splat(g, s->delta), ""), "");
 	Value used = mask && shown ? both(g, mask, shown) : mask ? mask : shown;
-	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, x);
+	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, weighed(a, r, at, mask, x));
 	slope = used ? choose(g, used, slope, real_like(x, 0)) : slope;
 	add_bias_slopes(a, r, at, mask, slope);
 	store_weights(a, r, at, AT_SLOPES, AT_SLOPE_ROWS, slope);

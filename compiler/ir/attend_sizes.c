@@ -212,7 +212,7 @@ AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *ma
 
 // ---- all ------------------------------------------------------------------------------
 
-bool attend_adds_bias(const Machine *machine)
+bool has_full_attention(const Machine *machine)
 {
 	return machine->threads == 1 && machine->rows;
 }
@@ -223,7 +223,8 @@ bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back
 	AttendSizes p = shapes_of(g, v, machine);
 	bool blocks = machine->threads > 1, gradients = back || p.back;
 	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
-	if (v->op == O_attend_db && !attend_adds_bias(machine))
+	if ((v->op == O_attend_db || v->nin > attention_factor(v->op)) &&
+	    !has_full_attention(machine))
 		return false;
 	return tile && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&
@@ -343,15 +344,21 @@ AttendSizes attend_sizes(const Graph *g, const Kern *kern, const Machine *machin
 	return p;
 }
 
+static bool is_in_both(const Val *a, int from_a, const Val *b, int from_b)
+{
+	bool some = a->nin > from_a;
+	return some == (b->nin > from_b) && (!some || a->in[from_a] == b->in[from_b]);
+}
+
 bool same_attention(const Val *a, const Val *b)
 {
 	int n = attention_bias(a->op), m = attention_bias(b->op), given = MIN(n, m);
-	bool same = (a->op >= O_attend_dq) == (b->op >= O_attend_dq) && a->nin - n == b->nin - m &&
-	            a->attr->x == b->attr->x && a->attr->i[0] == b->attr->i[0] &&
-	            a->attr->i[1] == b->attr->i[1];
+	bool same = (a->op >= O_attend_dq) == (b->op >= O_attend_dq) && a->attr->x == b->attr->x &&
+	            a->attr->i[0] == b->attr->i[0] && a->attr->i[1] == b->attr->i[1];
 	for (int k = 0; same && k < given; k++)
 		same = a->in[k] == b->in[k];
-	for (int k = 0; same && k < a->nin - n; k++)
-		same = a->in[n + k] == b->in[m + k];
+	bool stats = a->op == O_attend_stats || b->op == O_attend_stats; // without the factor
+	for (int k = 0; same && k < 3 - stats; k++)
+		same = is_in_both(a, n + k, b, m + k);
 	return same;
 }

@@ -86,10 +86,15 @@ static inline bool is_attention(Op op)
 {
 	return op >= O_attend && op <= O_attend_db;
 }
-// Returns the first operand of attention after those that are always given: the bias.
+// Returns the first operand of attention after those that are always given: the bias. It is
+// followed by what is shown and, but for the statistics, a factor of the weights.
 static inline int attention_bias(Op op)
 {
 	return op == O_attend ? 3 : op == O_attend_stats ? 2 : 6;
+}
+static inline int attention_factor(Op op)
+{
+	return attention_bias(op) + 2;
 }
 
 // ---- values ---------------------------------------------------------------------------

@@ -219,12 +219,12 @@ static Ref dot(const Case *q)
 	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
 }
 
-// A mask that hides nothing is dropped.
+// A factor of 1, and then a mask that hides nothing, is dropped.
 static Ref attend(const Case *q)
 {
-	double shown;
-	bool all = q->nin == 5 && const_num(q->g, q->in[4], &shown) && shown;
-	return all ? put(q->g, O_attend, 4, q->in, q->attr) : 0;
+	double x;
+	bool none = q->nin > 4 && const_num(q->g, q->in[q->nin - 1], &x) && x == 1;
+	return none ? put(q->g, O_attend, q->nin - 1, q->in, q->attr) : 0;
 }
 
 // Drops empty operands, and inlines a concat along the same axis if it has few operands: nested

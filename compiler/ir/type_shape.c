@@ -263,8 +263,9 @@ static Shape shape_contracted(const Case *c)
 static Shape scores_shape(const Case *c)
 {
 	int bias = attention_bias(c->op), operands = bias - (c->op >= O_attend_dq ? 2 : 0);
-	if (c->nin < bias || c->nin > bias + 2)
-		wrong(c, "expected %d to %d operands", bias, bias + 2);
+	int most = attention_factor(c->op) + (c->op != O_attend_stats);
+	if (c->nin < bias || c->nin > most)
+		wrong(c, "expected %d to %d operands", bias, most);
 	const Shape *k = &operand(c, 1)->shape;
 	Shape scores = operand(c, 0)->shape;
 	check_count(c, c->op == O_attend_db ? scores.rank : 2);
@@ -279,7 +280,10 @@ static Shape scores_shape(const Case *c)
 	for (int i = bias; i < c->nin; i++) {
 		Shape with = broadcast(c, &scores, &operand(c, i)->shape);
 		if (!same_shape(&with, &scores))
-			wrong(c, "the %s is larger than the scores %s", i == bias ? "bias" : "mask",
+			wrong(c, "the %s is larger than the scores %s",
+			      i == bias       ? "bias"
+			      : i == bias + 1 ? "mask"
+			                      : "factor",
 			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
 	}
 	return scores;
