@@ -321,32 +321,38 @@ typedef struct Weighing {
 	const Machine *machine;
 } Weighing;
 
-// Returns attention whose weights are dropped, if the product without dropout is attention.
+// Returns attention whose weights are dropped, and perhaps reshaped after that, if the product
+// without dropout is attention.
 static Ref put_weighing(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	const Weighing *w = context;
-	const Val *drop = v->op == O_dot ? val(g, in[0]) : NULL;
-	const Val *scaled = drop && drop->op == O_select ? val(g, drop->in[1]) : NULL;
+	if (v->op != O_dot || w->uses[v->in[0]] > 1)
+		return put_as(g, v, in);
+	const Shape shape = val(g, in[0])->shape;
+	const Val *drop = val(g, in[0]);
+	if (drop->op == O_reshape && w->uses[val(w->from, v->in[0])->in[0]] == 1)
+		drop = val(g, drop->in[0]);
+	const Val *scaled = drop->op == O_select ? val(g, drop->in[1]) : NULL;
 	double zero, c;
 	if (!scaled || scaled->op != O_mul || !const_num(g, scaled->in[1], &c) ||
-	    !const_num(g, drop->in[2], &zero) || zero != 0 || w->uses[v->in[0]] > 1)
+	    !const_num(g, drop->in[2], &zero) || zero != 0)
 		return put_as(g, v, in);
-	Ref whole = put2(g, O_dot, scaled->in[0], in[1]);
+	Ref gate = drop->in[0];
+	Ref whole = put2(g, O_dot, put_reshape(g, scaled->in[0], shape), in[1]);
 	const Val *found = val(g, whole);
-	int n = found->nin, rank = found->shape.rank;
-	if (found->op != O_attend || n > 5 || !attend_fits(g, found, w->machine, true))
+	if (found->op != O_attend || found->nin > 5 || !attend_fits(g, found, w->machine, true))
 		return put_as(g, v, in);
-	Elem type = found->type;
-	Ref with[6] = {[3] = put_rank(g, put_num(g, type, 0), rank),
-	               [4] = put_rank(g, put_num(g, E_b8, 1), rank)};
-	memcpy(with, found->in, sizeof *with * (size_t)n);
-	with[5] = put3(g, O_select, drop->in[0], put_num(g, type, c), put_num(g, type, 0));
+	Ref with[6] = {[3] = put_rank(g, put_num(g, found->type, 0), shape.rank),
+	               [4] = put_rank(g, put_num(g, E_b8, 1), shape.rank)};
+	memcpy(with, found->in, sizeof *with * (size_t)found->nin);
+	with[5] = put3(g, O_select, gate, put_num(g, found->type, c), put_num(g, found->type, 0));
+	with[5] = put_reshape(g, with[5], shape);
 	return put(g, O_attend, 6, with, found->attr);
 }
 
 const Graph *attention_dropout_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
-	if (!machine || !has_full_attention(machine) || from->plain || drawing_node(from) < 0)
+	if (!machine || from->plain || drawing_node(from) < 0)
 		return from;
 	Graph *g = graph_like(arena, from);
 	Weighing w = {from, graph_uses(arena, from), machine};

@@ -13,7 +13,7 @@ static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const R
 	fixed &= v->nin < 6 || !s->from_needs[v->in[5]];
 	if (v->nin > 3 && s->from_needs[v->in[3]])
 		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK && // attend_db splits leading axes
-		         (!s->machine || has_full_attention(s->machine));
+		         (!s->machine || attend_adds_bias(s->machine));
 	return fixed && s->first_fixed < 0 &&
 	       (!s->machine || attend_fits(s->from, v, s->machine, true));
 }

@@ -107,7 +107,7 @@ int64_t attend_part(const ThreadAttend *t, int64_t sums, int tiles)
 	int64_t n = z->columns * z->height / tile;
 	int64_t blocks = residents(g->kern->sched, g->stage);
 	int64_t own = RESIDENT / blocks * (ATTEND_SUMS - (z->groups ? 0 : FRAGMENTS));
-	int masks = !!t->a.bias + !!t->a.shown + (t->column.all % z->columns > 0);
+	int masks = !!t->a.bias + !!t->a.shown + !!t->a.factor + (t->column.all % z->columns > 0);
 	while (z->own_rows && n > LEAST && (sums + (tiles + masks) * n) * tile > own * threads)
 		n /= 2;
 	return n;

@@ -212,7 +212,7 @@ AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *ma
 
 // ---- all ------------------------------------------------------------------------------
 
-bool has_full_attention(const Machine *machine)
+bool attend_adds_bias(const Machine *machine)
 {
 	return machine->threads == 1 && machine->rows;
 }
@@ -223,8 +223,7 @@ bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back
 	AttendSizes p = shapes_of(g, v, machine);
 	bool blocks = machine->threads > 1, gradients = back || p.back;
 	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
-	if ((v->op == O_attend_db || v->nin > attention_factor(v->op)) &&
-	    !has_full_attention(machine))
+	if (v->op == O_attend_db && !attend_adds_bias(machine))
 		return false;
 	return tile && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&

@@ -592,7 +592,7 @@ bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
 // Every query of a causal one has a key.
 bool attend_fits(const Graph *, const Val *, const Machine *, bool back);
-// True if its kernels take a factor of the weights, and compute the gradient of the bias.
-bool has_full_attention(const Machine *);
+// True if the kernel of its gradients computes that of the bias, too.
+bool attend_adds_bias(const Machine *);
 
 #endif
