@@ -138,6 +138,10 @@ static const char *const cases[] = {
     "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 p:2,1,5 = attend(x, y, z, w, p; 0.5, 0, 0)",
     "x:2,3,4 y:2,5,4 z:2,5,6 i:1,3,5 = attend(x, y, z, cast(i; f64); 0.5, 1, 0)",
     "x:2,3,4 y:1,5,4 z:2,5,6 i:1,3,5 p:2,1,5 = attend(x, y, z, cast(i; f64), p; 0.5, 0, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 i:2,3,5 = attend(x, y, z, w, 1, cast(i; f64); 0.5, 1, 1)",
+    "x:2,3,4 y:2,5,4 w:1,3,5 p:2,1,5 i:2,3,5 = attend(x, y, y, w, p, cast(i; f64); 0.5, 0, 0)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 v:2,1,5 = attend(x, y, z, w, 1, v; 0.5, 0, 0)",
+    "x:4,3,4 y:4,5,4 z:4,5,6 w:1,3,5 v:4,1,5 = attend(x, y, z, w + v; 0.5, 0, 0)",
 };
 
 static Array out_named(Arena *arena, const Graph *g, const Array *slot, const char *name)
@@ -274,7 +278,7 @@ static void check_slopes(Arena *arena)
 
 static bool is_about(const Def *d, const Val *v)
 {
-	Item attr[3];
+	Item attr[ATTRIBUTES];
 	attr_split(v->op, v->attr, attr);
 	bool fits = d->nin == v->nin;
 	for (int k = 0; k < d->nattr; k++)

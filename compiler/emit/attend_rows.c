@@ -295,7 +295,8 @@ void soften_strip(const Attend *a, const Ahead ahead[2], Value stat, Value sums,
 
 // ---- gradients ------------------------------------------------------------------------
 
-// The gradient of a bias is that of the scores, which the heads of a worker add up in memory.
+// The gradient of a bias is that of the scores, also of those that are not shown, to which it is
+// added. The heads of a worker add it up in memory.
 
 // True if output o is one. *heads: how many add to an element, along each leading axis.
 static bool is_bias_slope(const Attend *a, int o, Shape *heads)
@@ -406,8 +407,8 @@ static Value slope_at(const Attend *a, const Row *r, Value at, Value mask, void 
 	slope = LLVMBuildFMul(g->b, x, LLVMBuildFSub(g->b, slope, splat(g, s->delta), ""), "");
 	Value used = mask && shown ? both(g, mask, shown) : mask ? mask : shown;
 	store_weights(a, r, at, AT_SCORES, AT_WEIGHT_ROWS, weighed(a, r, at, mask, x));
-	slope = used ? choose(g, used, slope, real_like(x, 0)) : slope;
 	add_bias_slopes(a, r, at, mask, slope);
+	slope = used ? choose(g, used, slope, real_like(x, 0)) : slope;
 	store_weights(a, r, at, AT_SLOPES, AT_SLOPE_ROWS, slope);
 	return NULL;
 }
