@@ -8,6 +8,7 @@
 // channels are. Gradients of weights are not swapped where slices of the product take less time.
 #include "index.h"
 #include "passes.h"
+#include <stdlib.h>
 #include <string.h>
 
 // ---- permutes of slices ---------------------------------------------------------------
@@ -143,11 +144,11 @@ static bool is_transpose(const Swap *t, Ref r)
 static bool may_be_squares(const Val *window, int64_t positions)
 {
 	enum { LEAST = 256 };
-	bool are = window->attr->n == 2 * 7 && positions >= LEAST;
-	for (int i = 0; are && i < window->attr->n; i += 7) {
-		const int64_t *row = window->attr->i + i;
-		are = row[2] == TAP_EDGE && row[3] * row[3] == 1 && row[4] * row[4] == 1;
-	}
+	WindowAxes w = window_axes(window->attr);
+	bool are = w.n == 2 && positions >= LEAST;
+	for (int k = 0; are && k < w.n; k++)
+		are =
+		    w.at[k].size == TAP_EDGE && w.at[k].stride == 1 && llabs(w.at[k].dilation) == 1;
 	return are;
 }
 

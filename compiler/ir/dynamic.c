@@ -341,8 +341,9 @@ static void rule_padded(Dynamic *d)
 static void rule_windowed(Dynamic *d)
 {
 	d->out = *lengths_of(d->g, d->in[0]);
-	for (int k = 0; k < d->attr->n; k += 7)
-		expect_fixed(d, 0, (int)d->attr->i[k]);
+	WindowAxes w = window_axes(d->attr);
+	for (int k = 0; k < w.n; k++)
+		expect_fixed(d, 0, (int)w.at[k].axis);
 }
 
 static void rule_joined(Dynamic *d)

@@ -22,11 +22,12 @@ static Source find_source(Op op, const Attr *attr, const Shape *from, const int6
 		else
 			s.index[a] = op == O_pad ? at[a] - attr->i[2 * a] : at[a];
 	}
-	// Element (o, k) of a windowed axis is operand index (o stride + k dilation - before) / up.
-	for (int k = 0; op == O_window && k < attr->n / 7; k++) {
-		const int64_t *w = attr->i + 7 * k;
-		s.index[w[0]] = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
-		s.up[w[0]] = w[6];
+	WindowAxes windows = window_axes(attr);
+	for (int k = 0; op == O_window && k < windows.n; k++) {
+		const WindowAxis *w = &windows.at[k];
+		s.index[w->axis] =
+		    at[w->axis] * w->stride + at[from->rank + k] * w->dilation - w->before;
+		s.up[w->axis] = w->up;
 	}
 	return s;
 }

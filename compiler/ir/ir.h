@@ -113,6 +113,19 @@ typedef struct Attr {
 	int64_t i[NUMS]; // layout by attribute kind, see prims.def
 } Attr;
 
+typedef struct WindowAxis { // of window: the entries of its list, see prims.def
+	int64_t axis, out, size, stride, dilation, before, up;
+} WindowAxis;
+enum { WINDOW_NUMS = sizeof(WindowAxis) / sizeof(int64_t) };
+typedef struct WindowAxes {
+	int n;
+	const WindowAxis *at;
+} WindowAxes;
+static inline WindowAxes window_axes(const Attr *attr)
+{
+	return (WindowAxes){attr->n / WINDOW_NUMS, (const WindowAxis *)attr->i};
+}
+
 typedef struct Val {
 	Op op;
 	Elem type;
@@ -315,6 +328,7 @@ Ref put_expand(Graph *, Ref, Shape);
 Ref put_permute(Graph *, Ref, const int64_t *perm);
 Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
 Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
+Ref put_window(Graph *, Ref, int n, const WindowAxis *, double fill);
 Ref put_concat(Graph *, int axis, int n, const Ref *);
 Ref put_gather(Graph *, Ref x, Ref index, int axis);
 Ref put_scatter(Graph *, Ref x, Ref index, Ref update, int axis, int mode);
@@ -587,7 +601,7 @@ void rule_read(Book *, Arena *, Lexer *);
 // ---- adjoint.c: adjoints of moves -----------------------------------------------------
 
 Ref put_unslice(Graph *, Ref, const Shape *to, const int64_t *start, const int64_t *step);
-Ref put_unwindow(Graph *, Ref, const Shape *to, int nrow, const int64_t (*row)[7]);
+Ref put_unwindow(Graph *, Ref, const Shape *to, int n, const WindowAxis *);
 
 // ---- text.c: writes graphs as text and reads them -------------------------------------
 
