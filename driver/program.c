@@ -532,13 +532,11 @@ int64_t threads_of(const Session *session)
 	return amos_threads(choice_count(session, OPT_threads, here));
 }
 
-// Divides launches among the threads of --threads, or in memory, of this process. The number of a
-// GPU's multiprocessors is typical of it.
-static void set_processors(Program *p, bool in_memory)
+// Divides launches among the threads that will run them. The number of a GPU's multiprocessors is
+// typical of it.
+static void set_processors(Program *p)
 {
 	int64_t threads = threads_of(p->session);
-	if (!in_memory && !chosen(p->session, OPT_threads))
-		return;
 	for (int i = 0; i < p->entries.count; i++) {
 		Unit *unit = &p->entries.at[i].unit;
 		Machine *own = take_copy(work_arena(p->session), unit->machine, sizeof *own);
@@ -556,7 +554,8 @@ static void pass_join(Program *p)
 		e.unit.machine = target_machine(p->target[i / n]);
 		PUSH(work_arena(p->session), p->entries, e);
 	}
-	set_processors(p, false);
+	if (chosen(p->session, OPT_threads))
+		set_processors(p);
 }
 
 // ---- recompute ------------------------------------------------------------------------
@@ -755,7 +754,7 @@ static void find_object(Program *p)
 {
 	const Session *session = p->session;
 	run_passes(p, PASS_join);
-	set_processors(p, true);
+	set_processors(p); // this process runs it
 	const Key key = program_key(p);
 	p->object = cache_find(session, &key);
 	if (p->object) {
