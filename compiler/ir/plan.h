@@ -459,6 +459,9 @@ bool fits_matrix(const Patch *, int rank, int matrix);
 // worth it. patch: the rows of the left operand are windows. Where products are rounded, those that
 // are not stay products of f32.
 bool multiplies_slices(const Graph *, const Machine *, int64_t m, int64_t n, int64_t k, bool patch);
+// Returns the sizes that do not depend on the schedule: those of the matrices. Leading axes along
+// which b repeats, up to the rows, are rows of a.
+DotSizes matrix_sizes(const Graph *, const Val *dot);
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.
