@@ -38,10 +38,7 @@ static const Loss *loss_called(const Expr *e)
 
 const char *loss_names(Arena *arena)
 {
-	Text names = {.arena = arena};
-	for (int i = 0; i < COUNT(losses); i++)
-		say(&names, "%s%s", i ? ", " : "", losses[i].name);
-	return names.at;
+	return NAMES(arena, losses, ", ");
 }
 
 // ---- names ----------------------------------------------------------------------------

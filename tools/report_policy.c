@@ -250,10 +250,7 @@ static const struct Target {
 
 const char *policy_names(Arena *arena)
 {
-	Text text = {.arena = arena};
-	for (int i = 0; i < COUNT(targets); i++)
-		say(&text, "%s%s", i ? ", " : "", targets[i].name);
-	return text.at;
+	return NAMES(arena, targets, ", ");
 }
 
 bool is_policy(const char *name)
