@@ -34,12 +34,14 @@ static Ref put_lifted(void *context, Graph *to, const Val *v, const Ref *in)
 	Ref x = sliced(l, v);
 	if (!x || l->permuted[x] != l->uses[x] || val(l->from, unreshaped(l->from, x))->op != O_dot)
 		return put_as(to, v, in);
-	const Attr *slice = val(l->from, v->in[0])->attr;
-	Attr attr = {.n = slice->n};
-	for (int a = 0; a < v->shape.rank; a++)
-		memcpy(attr.i + 3 * a, slice->i + 3 * v->attr->i[a], 3 * sizeof *attr.i);
-	Ref turned = put_permute(to, l->now[x], v->attr->i);
-	return put(to, O_slice, 1, &turned, &attr);
+	const SliceAxis *slice = slice_axes(val(l->from, v->in[0])->attr);
+	int64_t start[RANK], count[RANK], step[RANK];
+	for (int a = 0; a < v->shape.rank; a++) {
+		start[a] = slice[v->attr->i[a]].start;
+		count[a] = slice[v->attr->i[a]].count;
+		step[a] = slice[v->attr->i[a]].step;
+	}
+	return put_slice(to, put_permute(to, l->now[x], v->attr->i), start, count, step);
 }
 
 static Graph *lift_permutes(Arena *arena, const Graph *from)

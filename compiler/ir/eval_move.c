@@ -14,7 +14,7 @@ static Source find_source(Op op, const Attr *attr, const Shape *from, const int6
 	for (int a = 0; a < from->rank; a++) {
 		s.up[a] = 1;
 		if (op == O_slice)
-			s.index[a] = attr->i[3 * a] + at[a] * attr->i[3 * a + 2];
+			s.index[a] = slice_axes(attr)[a].start + at[a] * slice_axes(attr)[a].step;
 		else if (op == O_permute)
 			s.index[attr->i[a]] = at[a];
 		else if (op == O_expand)

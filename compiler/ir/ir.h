@@ -113,7 +113,15 @@ typedef struct Attr {
 	int64_t i[NUMS]; // layout by attribute kind, see prims.def
 } Attr;
 
-typedef struct WindowAxis { // of window: the entries of its list, see prims.def
+typedef struct SliceAxis { // of slice: the entries of its list, by axis
+	int64_t start, count, step;
+} SliceAxis;
+static inline const SliceAxis *slice_axes(const Attr *attr)
+{
+	return (const SliceAxis *)attr->i;
+}
+
+typedef struct WindowAxis { // of window: the same, see prims.def
 	int64_t axis, out, size, stride, dilation, before, up;
 } WindowAxis;
 enum { WINDOW_NUMS = sizeof(WindowAxis) / sizeof(int64_t) };

@@ -72,8 +72,9 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 		break;
 	case O_slice:
 		for (int a = 0; a < v->shape.rank; a++) {
-			Index start = constant_index(i[3 * a]);
-			in[a] = add_index(w, &start, &idx[a], i[3 * a + 2]);
+			SliceAxis s = slice_axes(v->attr)[a];
+			Index start = constant_index(s.start);
+			in[a] = add_index(w, &start, &idx[a], s.step);
 		}
 		break;
 	case O_expand:

@@ -100,7 +100,7 @@ int sliced_axis(const Val *slice, const Shape *full)
 	for (int a = 0; a < full->rank; a++) {
 		if (slice->shape.dim[a] == full->dim[a])
 			continue;
-		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
+		if (axis >= 0 || slice_axes(slice->attr)[a].step != 1)
 			return -1;
 		axis = a;
 	}
