@@ -307,7 +307,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_name] = text(g, name),
 		    [amos_kernel_shape] = text(g, kern_shape(g->arena, plan, kern)),
 		    [amos_kernel_role] = text(g, role),
-		    [amos_kernel_kind] = text(g, kern_kind(kern)),
+		    [amos_kernel_kind] = text(g, kern_kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_gang] = number(g, l->gang),
 		    [amos_kernel_whole] = number(g, l->whole),

@@ -16,14 +16,6 @@ static int updated_slot(const Plan *plan, const Kern *k)
 	return -1;
 }
 
-const char *kern_kind(const Kern *k)
-{
-	static const char *const kinds[] = {
-	    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
-	    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
-	return kinds[k->kind];
-}
-
 static const char *first_name(Arena *arena, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;

@@ -464,7 +464,7 @@ void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *con
 	}
 }
 
-static void copy_ends(Graph *to, const Graph *from, const Ref *now)
+void copy_ends(Graph *to, const Graph *from, const Ref *now)
 {
 	for (int k = 0; k < from->outs.count; k++)
 		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);

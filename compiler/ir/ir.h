@@ -288,7 +288,9 @@ Ref ref_of(const Graph *, const Val *); // Returns its reference.
 // its operands `in` already copied.
 typedef Ref Rewrite(void *context, Graph *to, const Val *v, const Ref *in);
 void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context);
-// The same, and copies outputs and stores; now may be NULL.
+// Copies outputs and stores of `from`, of the values now[r].
+void copy_ends(Graph *to, const Graph *from, const Ref *now);
+// Both; now may be NULL.
 void copy_graph(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context);
 
 // Returns the values that outputs and stores need, with the same slots and nodes.

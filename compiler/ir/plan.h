@@ -351,6 +351,7 @@ LoopWork loop_work(Arena *, const Plan *, const Kern *loop);
 
 // ---- plan_text.c ----------------------------------------------------------------------
 
+extern const char *const kern_kinds[]; // names, by KernKind
 char *plan_text(Arena *, const Plan *);
 // Reads a plan and the graph before it, in the lexer's arena.
 Plan *lexer_plan(Lexer *, const struct Book *);
