@@ -172,6 +172,25 @@ static void tell_asked(const Session *session, const Graph *g)
 	}
 }
 
+// Tells that parameters in double are trained as f32. Fails if one is too large for that.
+static void narrow_doubles(const Program *p)
+{
+	const Graph *g = p->model->graph;
+	if (!p->model->doubles)
+		return;
+	tell(p->session,
+	     "%s is double: training computes in f32, and the trained file keeps its types\n",
+	     p->model->doubles);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
+			if (isinf(const_at(&(Val){.type = s->type, .data = s->init}, k)))
+				fail(p->model->path,
+				     "parameter %s: entry %lld is too large for f32", s->name,
+				     (long long)k);
+	}
+}
+
 static void pass_read(Program *p)
 {
 	static const char *const names[] = {[FOR_TRAINING] = "train",
@@ -195,26 +214,13 @@ static void pass_read(Program *p)
 		read_rest(p, 0);
 	if (!trains)
 		return;
-	const Graph *g = p->model->graph, *still;
-	if (p->model->doubles)
-		tell(session,
-		     "%s is double: training computes in f32, and the trained file keeps its "
-		     "types\n",
-		     p->model->doubles);
-	for (int i = 0; i < g->slots.count && p->model->doubles; i++) {
-		const Slot *s = &g->slots.at[i];
-		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
-			if (isinf(const_at(&(Val){.type = s->type, .data = s->init}, k)))
-				fail(p->model->path,
-				     "parameter %s: entry %lld is too large for f32", s->name,
-				     (long long)k);
-	}
+	narrow_doubles(p);
 	if (p->data)
 		need_done(amos_data_check_size(p->data));
 	p->hashing = hash_begin(session, p->model);
 	if (p->update_only || (p->runs && !(p->data && amos_data_held_out(p->data))))
 		return;
-	still = read_entry(p, false)->graph;
+	const Graph *still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
 	if (p->weights || p->apart)
 		add_entry(p, "run", still);
