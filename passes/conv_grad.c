@@ -43,7 +43,7 @@ static Ref put_windows(Graph *g, const Val *dot, Ref gradient, const Convolution
 	Ref windows = put_positions(g, gradient, c, &c->window->shape, outputs);
 	for (int a = 0; a < c->n; a++) {
 		positions *= c->from.dim[3 + a];
-		window[a] = transposed_windows(c, a);
+		window[a] = transposed_axis(c, a);
 		if (c->narrow) {
 			windows = put_apart(g, windows, 3 + a, window[a].up);
 			window[a].up = 1;

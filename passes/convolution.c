@@ -87,7 +87,7 @@ static Ref sum_taps(Graph *g, const Val *dot, const Convolution *c)
 	return put_reshape(g, move_axis(g, sum, full->rank - 1, 1), dot->shape);
 }
 
-WindowAxis transposed_windows(const Convolution *c, int a)
+WindowAxis transposed_axis(const Convolution *c, int a)
 {
 	WindowAxis own = window_axes(c->window->attr).at[a];
 	return (WindowAxis){.axis = own.axis,
@@ -112,7 +112,7 @@ static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 		to.dim[3 + a] = windows->dim[3 + a];
 		each.dim[2 + a] = c->from.dim[3 + a];
 		each.dim[2 + n + a] = windows->dim[3 + n + a];
-		window[a] = transposed_windows(c, a);
+		window[a] = transposed_axis(c, a);
 	}
 	to.dim[2] = outputs;
 	each.dim[0] = c->from.dim[0];

@@ -287,7 +287,7 @@ const Machine *machine_named(const char *); // NULL: no class has this name
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
-bool has_matrix(const Machine *);        // either: what products round is stored so
+bool has_matrix(const Machine *);        // Either: rounded operands of products are stored.
 bool has_matrix_registers(const Kern *, const Machine *); // True if the kernel's products use them.
 // True if the machine has matrix instructions of warpgroups, which multiply that type in tiles of
 // so many rows.
