@@ -229,6 +229,8 @@ Report full_report(Session *, const char *path); // the same, with all 'params' 
 // Fails if a row lacks what the treatment of its parameter follows from: an earlier version wrote
 // it.
 void check_structure(const json_t *row);
+// Returns the row of a parameter in a report, or in a policy made from one; NULL: none.
+const json_t *row_named(const json_t *report, const char *name);
 Shape row_shape(const json_t *row);
 // Returns what a row says about a parameter that decides how it is treated, with its pieces as
 // parts.

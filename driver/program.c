@@ -172,6 +172,25 @@ static void tell_asked(const Session *session, const Graph *g)
 	}
 }
 
+// Tells that parameters in double are trained as f32. Fails if one is too large for that.
+static void narrow_doubles(const Program *p)
+{
+	const Graph *g = p->model->graph;
+	if (!p->model->doubles)
+		return;
+	tell(p->session,
+	     "%s is double: training computes in f32, and the trained file keeps its types\n",
+	     p->model->doubles);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
+			if (isinf(const_at(&(Val){.type = s->type, .data = s->init}, k)))
+				fail(p->model->path,
+				     "parameter %s: entry %lld is too large for f32", s->name,
+				     (long long)k);
+	}
+}
+
 static void pass_read(Program *p)
 {
 	static const char *const names[] = {[FOR_TRAINING] = "train",
@@ -195,26 +214,13 @@ static void pass_read(Program *p)
 		read_rest(p, 0);
 	if (!trains)
 		return;
-	const Graph *g = p->model->graph, *still;
-	if (p->model->doubles)
-		tell(session,
-		     "%s is double: training computes in f32, and the trained file keeps its "
-		     "types\n",
-		     p->model->doubles);
-	for (int i = 0; i < g->slots.count && p->model->doubles; i++) {
-		const Slot *s = &g->slots.at[i];
-		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
-			if (isinf(const_at(&(Val){.type = s->type, .data = s->init}, k)))
-				fail(p->model->path,
-				     "parameter %s: entry %lld is too large for f32", s->name,
-				     (long long)k);
-	}
+	narrow_doubles(p);
 	if (p->data)
 		need_done(amos_data_check_size(p->data));
 	p->hashing = hash_begin(session, p->model);
 	if (p->update_only || (p->runs && !(p->data && amos_data_held_out(p->data))))
 		return;
-	still = read_entry(p, false)->graph;
+	const Graph *still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
 	if (p->weights || p->apart)
 		add_entry(p, "run", still);
@@ -532,13 +538,11 @@ int64_t threads_of(const Session *session)
 	return amos_threads(choice_count(session, OPT_threads, here));
 }
 
-// Divides launches among the threads of --threads, or in memory, of this process. The number of a
-// GPU's multiprocessors is typical of it.
-static void set_processors(Program *p, bool in_memory)
+// Divides launches among the threads that will run them. The number of a GPU's multiprocessors is
+// typical of it.
+static void set_processors(Program *p)
 {
 	int64_t threads = threads_of(p->session);
-	if (!in_memory && !chosen(p->session, OPT_threads))
-		return;
 	for (int i = 0; i < p->entries.count; i++) {
 		Unit *unit = &p->entries.at[i].unit;
 		Machine *own = take_copy(work_arena(p->session), unit->machine, sizeof *own);
@@ -556,7 +560,8 @@ static void pass_join(Program *p)
 		e.unit.machine = target_machine(p->target[i / n]);
 		PUSH(work_arena(p->session), p->entries, e);
 	}
-	set_processors(p, false);
+	if (chosen(p->session, OPT_threads))
+		set_processors(p);
 }
 
 // ---- recompute ------------------------------------------------------------------------
@@ -755,7 +760,7 @@ static void find_object(Program *p)
 {
 	const Session *session = p->session;
 	run_passes(p, PASS_join);
-	set_processors(p, true);
+	set_processors(p); // this process runs it
 	const Key key = program_key(p);
 	p->object = cache_find(session, &key);
 	if (p->object) {

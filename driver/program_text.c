@@ -290,10 +290,52 @@ static void read_line(Program *p, Lexer *l, NamedEtas *etas)
 		lexer_next(l);
 }
 
+// Gives etas of the text to the slots that they name.
+static void take_etas(Program *p, const NamedEtas *etas)
+{
+	const Graph *g = program_graph(p);
+	p->eta = NEWS(p->session->arena, Eta, g->slots.count + 1);
+	for (int i = 0; i < etas->count; i++) {
+		int slot = find_slot(g, etas->at[i].name);
+		if (slot < 0)
+			fail("eta", "no slot is called %s", etas->at[i].name);
+		p->eta[slot] = etas->at[i].eta;
+		if (!are_matrices(p->eta[slot].matrices, &g->slots.at[slot].shape))
+			fail(etas->at[i].name, "its matrices do not fit its shape");
+	}
+}
+
+// True if the options of the text have the choice.
+static bool is_given(const Session *session, const Choice *c)
+{
+	for (int i = 0; i < session->choices.count && c->value; i++) {
+		const Choice *other = &session->choices.at[i];
+		if (other->option == c->option && other->value && !strcmp(other->value, c->value))
+			return true;
+	}
+	return false;
+}
+
+// Adds options of the command to those of the text. Fails if no pass after `pass` uses one.
+static void add_typed(Session *session, const Session *typed, Pass pass)
+{
+	for (int i = 0; i < typed->choices.count; i++) {
+		const Choice *c = &typed->choices.at[i];
+		if (is_given(session, c))
+			continue;
+		for (int k = 0; k < COUNT(uses) && c->option != OPT_limit; k++)
+			if ((options[c->option].group & uses[k].group) && uses[k].last <= pass)
+				bad_usage(session,
+				          format(session->arena, "--%s does nothing after pass %s",
+				                 long_name(session->arena, c->option),
+				                 pass_table[pass].name));
+		PUSH(session->arena, session->choices, *c);
+	}
+}
+
 static Program *parse_program(Session *session, const char *where, const char *text)
 {
-	Arena *arena = session->arena;
-	Lexer *l = lexer_open(arena, where, text);
+	Lexer *l = lexer_open(session->arena, where, text);
 	Program *p = program_new(session, NULL);
 	const Session typed = *session; // whose options come after those of the text
 	NamedEtas etas = {0};
@@ -310,34 +352,9 @@ static Program *parse_program(Session *session, const char *where, const char *t
 		read_line(p, l, &etas);
 	if (!p->entries.count)
 		fail(where, "a program without an entry");
-	const Graph *g = program_graph(p);
 	if (p->opt.name)
-		p->eta = NEWS(arena, Eta, g->slots.count + 1);
-	for (int i = 0; i < etas.count && p->opt.name; i++) {
-		int slot = find_slot(g, etas.at[i].name);
-		if (slot < 0)
-			fail("eta", "no slot is called %s", etas.at[i].name);
-		p->eta[slot] = etas.at[i].eta;
-		if (!are_matrices(p->eta[slot].matrices, &g->slots.at[slot].shape))
-			fail(etas.at[i].name, "its matrices do not fit its shape");
-	}
-	for (int i = 0; i < typed.choices.count; i++) {
-		const Choice *c = &typed.choices.at[i];
-		bool given = false;
-		for (int k = 0; k < session->choices.count && c->value && !given; k++) {
-			const Choice *other = &session->choices.at[k];
-			given = other->option == c->option && other->value &&
-			        !strcmp(other->value, c->value);
-		}
-		for (int k = 0; k < COUNT(uses) && !given; k++)
-			if ((options[c->option].group & uses[k].group) && uses[k].last < p->next &&
-			    c->option != OPT_limit)
-				bad_usage(session, format(arena, "--%s does nothing after pass %s",
-				                          long_name(arena, c->option),
-				                          pass_table[pass].name));
-		if (!given)
-			PUSH(arena, session->choices, *c);
-	}
+		take_etas(p, &etas);
+	add_typed(session, &typed, pass);
 	for (int i = 0; i < p->entries.count; i++)
 		p->entries.at[i].unit.machine = target_machine(target_of(session));
 	if (p->identity)

@@ -373,41 +373,27 @@ static bool has_value(const Reading *r, const Model *listed, const Input *input)
 	return found;
 }
 
-static void bind_by_data(Reading *r, struct amos_data *data)
+// Tells the data which of their arrays the model takes.
+static void take_arrays(const Reading *r, struct amos_data *data, const Model *listed)
 {
 	Arena *arena = r->session->arena;
-	const struct amos_array *array;
-	const char *name;
 	VEC(const char *) names = {0};
-	VEC(const Input *) from = {0};
-	VEC(struct amos_input) inputs = {0};
-	for (int k = 0; array = amos_data_array(data, k, &name), name; k++)
-		if (array)
-			PUSH(arena, r->known,
-			     ((Known){name, (Elem)array->type, shape_of(array->rank, array->dim),
-			              array->bytes}));
-	const Model *listed = read_with(r, true);
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		struct amos_input to = {
-		    .name = in->name, .type = in->type, .rank = in->rank, .counts = in->open};
-		for (int a = 0; a < in->rank; a++) {
-			to.dim[a] = in->dim[a].size;
-			to.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
-		}
 		if (has_value(r, listed, in))
 			continue;
 		PUSH(arena, names, in->name);
 		for (int k = 0; k < r->known.count; k++)
 			if (is_for(&r->known.at[k], in))
 				PUSH(arena, names, r->known.at[k].name);
-		if (in->rank < 0 || in->sequence || in->optional)
-			continue;
-		PUSH(arena, from, in);
-		PUSH(arena, inputs, to);
 	}
 	need_done(amos_data_take(data, names.count, names.at));
-	// operators may need these values when the file is read, in the type of their input
+}
+
+// Operators may need the values of arrays when the file is read, in the type of their input.
+static void convert_known(Reading *r, struct amos_data *data, const Model *listed)
+{
+	Arena *arena = r->session->arena;
 	for (int i = 0; i < listed->inputs.count; i++)
 		for (int k = 0; k < r->known.count; k++) {
 			Known *known = &r->known.at[k];
@@ -421,6 +407,41 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 			known->bytes = values;
 			known->type = type;
 		}
+}
+
+static struct amos_input data_input(const Input *in)
+{
+	struct amos_input to = {
+	    .name = in->name, .type = in->type, .rank = in->rank, .counts = in->open};
+	for (int a = 0; a < in->rank; a++) {
+		to.dim[a] = in->dim[a].size;
+		to.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
+	}
+	return to;
+}
+
+static void bind_by_data(Reading *r, struct amos_data *data)
+{
+	Arena *arena = r->session->arena;
+	const struct amos_array *array;
+	const char *name;
+	VEC(const Input *) from = {0};
+	VEC(struct amos_input) inputs = {0};
+	for (int k = 0; array = amos_data_array(data, k, &name), name; k++)
+		if (array)
+			PUSH(arena, r->known,
+			     ((Known){name, (Elem)array->type, shape_of(array->rank, array->dim),
+			              array->bytes}));
+	const Model *listed = read_with(r, true);
+	take_arrays(r, data, listed);
+	convert_known(r, data, listed);
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		if (in->rank < 0 || in->sequence || in->optional || has_value(r, listed, in))
+			continue;
+		PUSH(arena, from, in);
+		PUSH(arena, inputs, data_input(in));
+	}
 	need_done(amos_data_bind(data, inputs.count, inputs.at));
 	for (int i = 0; i < inputs.count; i++)
 		for (int a = 0; a < inputs.at[i].rank; a++)

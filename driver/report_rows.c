@@ -23,6 +23,16 @@ void check_structure(const json_t *row)
 		     "the report lacks '%s'" HELP "write it again with amosc eta --json", missing);
 }
 
+const json_t *row_named(const json_t *report, const char *name)
+{
+	size_t i;
+	json_t *row;
+	json_array_foreach (json_object_get(report, "params"), i, row)
+		if (!strcmp(text_at(row, "name"), name))
+			return row;
+	return NULL;
+}
+
 static int64_t size_at(const json_t *row, size_t axis)
 {
 	return json_integer_value(json_array_get(json_object_get(row, "shape"), axis));

@@ -39,17 +39,17 @@ static Ref put_windows(Graph *g, const Val *dot, Ref gradient, const Convolution
 	const Shape *kernel = &val(g, dot->in[1])->shape;
 	int64_t outputs = last_dim(kernel), positions = 1;
 	Shape matrix = {.rank = kernel->rank, .dim = {c->from.dim[0], c->from.dim[1]}};
-	Attr attr = attr_copy(c->window);
+	WindowAxis window[RANK];
 	Ref windows = put_positions(g, gradient, c, &c->window->shape, outputs);
-	attr.x = 0;
-	transposed_windows(c, (int64_t(*)[7])attr.i);
-	for (int a = 0; c->narrow && a < c->n; a++) {
-		windows = put_apart(g, windows, 3 + a, attr.i[7 * a + 6]);
-		attr.i[7 * a + 6] = 1;
-	}
-	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c->n);
-	for (int a = 0; a < c->n; a++)
+	for (int a = 0; a < c->n; a++) {
 		positions *= c->from.dim[3 + a];
+		window[a] = transposed_axis(c, a);
+		if (c->narrow) {
+			windows = put_apart(g, windows, 3 + a, window[a].up);
+			window[a].up = 1;
+		}
+	}
+	windows = move_axis(g, put_window(g, windows, c->n, window, 0), 2, 2 + 2 * c->n);
 	if (matrix.rank == 2)
 		positions *= matrix.dim[0];
 	matrix.dim[matrix.rank - 2] = positions;

@@ -8,7 +8,6 @@
 //                          of x and the kernel, whose elements are added where windows of the
 //                          result have them.
 #include "passes.h"
-#include <string.h>
 
 // True if a product with this kernel [1, G, taps, 1] is computed as a sum, if it is depthwise.
 static bool sums_taps(const Val *dot, const Shape *kernel)
@@ -29,14 +28,15 @@ const Val *windows_of_matrix(const Graph *g, Ref r)
 	if (window->op != O_window)
 		return NULL;
 	const Shape *from = &val(g, window->in[0])->shape, *shape = &matrix->shape;
-	int n = window->attr->n / 7, last = permuted->shape.rank - 1;
+	WindowAxes w = window_axes(window->attr);
+	int last = permuted->shape.rank - 1;
 	int64_t fan = from->dim[2];
-	bool fits = from->rank == 3 + n && (plain ? fan == 1 : permuted->attr->i[last] == 2);
+	bool fits = from->rank == 3 + w.n && (plain ? fan == 1 : permuted->attr->i[last] == 2);
 	for (int a = 0; fits && !plain && a < last; a++)
 		fits = permuted->attr->i[a] == a + (a > 1);
-	for (int a = 0; fits && a < n; a++) {
-		fits = window->attr->i[7 * a] == 3 + a;
-		fan *= window->attr->i[7 * a + 2];
+	for (int a = 0; fits && a < w.n; a++) {
+		fits = w.at[a].axis == 3 + a;
+		fan *= w.at[a].size;
 	}
 	bool single = shape->rank == 2 && from->dim[1] == 1;
 	bool grouped =
@@ -53,7 +53,8 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	const Shape *kernel = &val(g, dot->in[1])->shape;
 	int64_t outputs = last_dim(kernel);
 	c->from = val(g, c->window->in[0])->shape;
-	c->n = c->window->attr->n / 7;
+	WindowAxes windows = window_axes(c->window->attr);
+	c->n = windows.n;
 	bool grouped = kernel->rank == 4, plain = c->from.dim[2] == 1;
 	bool fits = (!plain || outputs == 1) && (!grouped || kernel->dim[1] == c->from.dim[1]);
 	c->depthwise = fits && plain && sums_taps(dot, kernel);
@@ -61,10 +62,10 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	            outputs <= NARROW;
 	c->transposed = false;
 	for (int a = 0; fits && a < c->n; a++) {
-		const int64_t *row = c->window->attr->i + 7 * a;
-		bool strided = c->depthwise || (c->narrow && row[6] == 1);
-		fits = row[3] == 1 || strided;
-		c->transposed |= row[6] > 1 && !plain;
+		const WindowAxis *w = &windows.at[a];
+		bool strided = c->depthwise || (c->narrow && w->up == 1);
+		fits = w->stride == 1 || strided;
+		c->transposed |= w->up > 1 && !plain;
 	}
 	return fits;
 }
@@ -86,24 +87,24 @@ static Ref sum_taps(Graph *g, const Val *dot, const Convolution *c)
 	return put_reshape(g, move_axis(g, sum, full->rank - 1, 1), dot->shape);
 }
 
-void transposed_windows(const Convolution *c, int64_t (*row)[7])
+WindowAxis transposed_axis(const Convolution *c, int a)
 {
-	for (int a = 0; a < c->n; a++) {
-		const int64_t *own = c->window->attr->i + 7 * a;
-		memcpy(row[a], own, sizeof *row);
-		row[a][1] = c->from.dim[3 + a];
-		row[a][3] = own[6];
-		row[a][4] = -own[4];
-		row[a][5] = -own[5];
-		row[a][6] = own[3];
-	}
+	WindowAxis own = window_axes(c->window->attr).at[a];
+	return (WindowAxis){.axis = own.axis,
+	                    .out = c->from.dim[3 + a],
+	                    .size = own.size,
+	                    .stride = own.up,
+	                    .dilation = -own.dilation,
+	                    .before = -own.before,
+	                    .up = own.stride};
 }
 
 static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 {
 	const Shape *kernel = &val(g, dot->in[1])->shape, *windows = &c->window->shape;
 	int64_t groups = c->from.dim[1], channels = c->from.dim[2], outputs = last_dim(kernel);
-	int64_t taps = kernel->dim[kernel->rank - 2] / channels, positions = 1, row[RANK][7];
+	int64_t taps = kernel->dim[kernel->rank - 2] / channels, positions = 1;
+	WindowAxis window[RANK];
 	int n = c->n;
 	Shape to = c->from, each = {.rank = 3 + 2 * n};
 	for (int a = 0; a < n; a++) {
@@ -111,6 +112,7 @@ static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 		to.dim[3 + a] = windows->dim[3 + a];
 		each.dim[2 + a] = c->from.dim[3 + a];
 		each.dim[2 + n + a] = windows->dim[3 + n + a];
+		window[a] = transposed_axis(c, a);
 	}
 	to.dim[2] = outputs;
 	each.dim[0] = c->from.dim[0];
@@ -129,8 +131,7 @@ static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 		own = put_reshape(g, own, shape_of(2, (int64_t[]){channels, taps * outputs}));
 	}
 	Ref y = put_reshape(g, put2(g, O_dot, x, own), each);
-	transposed_windows(c, row);
-	y = put_unwindow(g, move_axis(g, y, 2 + 2 * n, 2), &to, n, (const int64_t(*)[7])row);
+	y = put_unwindow(g, move_axis(g, y, 2 + 2 * n, 2), &to, n, window);
 	return put_reshape(g, move_axis(g, y, 2, 2 + n), dot->shape);
 }
 

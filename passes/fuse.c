@@ -372,20 +372,9 @@ static bool detour(Fuse *f, int from, int to)
 	return f->seen[from] == f->epoch + 1;
 }
 
-static bool join(Fuse *f, int p, int c)
+// Makes two groups adjacent in the order; groups that must run after the first follow both.
+static void move_together(Fuse *f, int before, int after)
 {
-	enum { MOST = 32, DEEPEST = 200 }; // compile time grows faster than size; emitting recurses
-	if (p < 0 || p == c)
-		return false;
-	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
-	if (first->member.count + second->member.count > MOST ||
-	    first->effort.depth + second->effort.depth > DEEPEST || first->effort.turned ||
-	    second->effort.turned || !combine(f, first, second, &both))
-		return false;
-	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
-	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
-		return false;
-	// The two become adjacent in the order; groups that must run after the first follow both.
 	int next = f->place[before], last = f->place[after], nlate = 0;
 	f->to = -1;
 	f->seen[before] = f->epoch += 2;
@@ -408,6 +397,22 @@ static bool join(Fuse *f, int p, int c)
 		f->order[next] = f->late[i];
 		f->place[f->late[i]] = next++;
 	}
+}
+
+static bool join(Fuse *f, int p, int c)
+{
+	enum { MOST = 32, DEEPEST = 200 }; // compile time grows faster than size; emitting recurses
+	if (p < 0 || p == c)
+		return false;
+	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
+	if (first->member.count + second->member.count > MOST ||
+	    first->effort.depth + second->effort.depth > DEEPEST || first->effort.turned ||
+	    second->effort.turned || !combine(f, first, second, &both))
+		return false;
+	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
+	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
+		return false;
+	move_together(f, before, after);
 	both.member = first->member;
 	both.effort = first->effort;
 	add_effort(&both.effort, second->effort);
@@ -514,6 +519,41 @@ static bool read_together(const Fuse *f, const Group *a, const Group *b)
 	return a->kind == b->kind || copies;
 }
 
+// Joins groups that read the same large value, so that one loop reads it once.
+static void join_readers(Fuse *f)
+{
+	Refs like = {0}; // its readers in a loop of its size, or of rows of its size
+	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
+		int64_t count = count_of(&val(f->graph, r)->shape);
+		like.count = 0;
+		for (int i = 0; i < f->users[r].count; i++) {
+			const Group *user = &f->group.at[f->of[f->users[r].at[i]]];
+			if (user->kind <= L_col &&
+			    (count_of(&user->space) == count || last_dim(&user->space) == count))
+				PUSH(f->arena, like, f->users[r].at[i]);
+		}
+		for (int i = 1; i < like.count; i++)
+			for (int j = 0; j < i; j++) {
+				int a = f->of[like.at[j]], b = f->of[like.at[i]];
+				const Group *first = &f->group.at[a];
+				if (read_together(f, first, &f->group.at[b]) &&
+				    count_of(&first->space) == count)
+					join(f, a, b);
+			}
+	}
+}
+
+// The computations of scalars, such as the step size, are as few kernels as possible.
+static void join_scalars(Fuse *f)
+{
+	for (int i = 0, first = -1; i < f->group.count; i++) {
+		const Group *group = &f->group.at[i];
+		if (group->member.count && group->kind == L_map && !group->space.rank &&
+		    !join(f, first, i))
+			first = i;
+	}
+}
+
 // ---- the plan -------------------------------------------------------------------------
 
 static int by_ref(const void *a, const void *b)
@@ -555,36 +595,9 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 	while (join_chains(&f, around_reduction))
 		;
 	join_chains(&f, map_chain);
-
-	// Groups that read the same large value join, so that one loop reads it once.
-	Refs like = {0}; // its readers in a loop of its size, or of rows of its size
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
-		int64_t count = count_of(&val(g, r)->shape);
-		like.count = 0;
-		for (int i = 0; i < f.users[r].count; i++) {
-			const Group *user = &f.group.at[f.of[f.users[r].at[i]]];
-			if (user->kind <= L_col &&
-			    (count_of(&user->space) == count || last_dim(&user->space) == count))
-				PUSH(arena, like, f.users[r].at[i]);
-		}
-		for (int i = 1; i < like.count; i++)
-			for (int j = 0; j < i; j++) {
-				int a = f.of[like.at[j]], b = f.of[like.at[i]];
-				const Group *first = &f.group.at[a];
-				if (read_together(&f, first, &f.group.at[b]) &&
-				    count_of(&first->space) == count)
-					join(&f, a, b);
-			}
-	}
+	join_readers(&f);
 	join_chains(&f, row_for_all);
-
-	// The computations of scalars, such as the step size, are as few kernels as possible.
-	for (int i = 0, first = -1; i < f.group.count; i++) {
-		const Group *group = &f.group.at[i];
-		if (group->member.count && group->kind == L_map && !group->space.rank &&
-		    !join(&f, first, i))
-			first = i;
-	}
+	join_scalars(&f);
 	Plan *p = NEW(arena, Plan);
 	p->graph = g;
 	p->name = name;

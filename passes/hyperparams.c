@@ -160,14 +160,7 @@ const Schedule *schedule_named(const char *name)
 
 const char *schedule_names(Arena *arena)
 {
-	Text names = {.arena = arena};
-	for (int i = 0; i < COUNT(schedules); i++)
-		say(&names, "%s%s",
-		    i == 0                     ? ""
-		    : i < COUNT(schedules) - 1 ? ", "
-		                               : " or ",
-		    schedules[i].name);
-	return names.at;
+	return NAMES(arena, schedules, " or ");
 }
 
 bool of_schedule(const char *operand)
@@ -215,11 +208,7 @@ const char *optimizer_names(Arena *arena, const char *operand)
 	for (int i = 0; i < COUNT(optimizers); i++)
 		if (!operand || opt_uses(optimizers[i].name, operand))
 			name[n++] = optimizers[i].name;
-	Text names = {.arena = arena};
-	say(&names, "%s", ""); // not NULL
-	for (int i = 0; i < n; i++)
-		say(&names, "%s%s", i == 0 ? "" : i < n - 1 ? ", " : " or ", name[i]);
-	return names.at;
+	return names_text(arena, name, n, sizeof *name, " or ");
 }
 
 const Optimizer *optimizer_named(const char *name)

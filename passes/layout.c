@@ -158,19 +158,19 @@ static Ref sink_by_axis(Graph *g, const Val *v, const Permuted *p, int each)
 // along.
 static Ref sink_window(Graph *g, const Val *v, const Permuted *p)
 {
-	Attr attr = {.x = v->attr->x};
-	int rank = val(g, p->from)->shape.rank, n = v->attr->n / 7;
+	WindowAxes windows = window_axes(v->attr);
+	WindowAxis axis[RANK];
+	int rank = val(g, p->from)->shape.rank, n = 0;
 	int64_t perm[RANK];
 	memcpy(perm, p->perm, sizeof *perm * (size_t)rank);
 	for (int a = 0; a < rank; a++)
-		for (int k = 0; k < n; k++)
-			if (v->attr->i[7 * k] == p->back[a]) {
-				perm[rank + k] = rank + attr.n / 7;
-				memcpy(attr.i + attr.n, v->attr->i + 7 * k, sizeof *attr.i * 7);
-				attr.i[attr.n] = a;
-				attr.n += 7;
+		for (int k = 0; k < windows.n; k++)
+			if (windows.at[k].axis == p->back[a]) {
+				perm[rank + k] = rank + n;
+				axis[n] = windows.at[k];
+				axis[n++].axis = a;
 			}
-	return put_permute(g, put(g, O_window, 1, &p->from, &attr), perm);
+	return put_permute(g, put_window(g, p->from, n, axis, v->attr->x), perm);
 }
 
 // Operands that are permuted are so alike, and have most of the elements.

@@ -8,9 +8,9 @@
 enum { STEP = 32, CHANNELS = 16 }; // elements of a register; so many channels are not few
 
 typedef struct Windows {
-	const Val *window;            // of x [N, 1, C, in..]
+	Ref x;                        // [N, 1, C, in..], under the windows
 	Ref image;                    // x before it was rounded and reshaped; 0: not such windows
-	int n;                        // spatial axes
+	WindowAxes axes;              // spatial
 	int64_t channels, line, step; // elements of a line of a window, and with padding
 	Ref put;                      // by lines [positions, lines step]; 0: not yet
 } Windows;
@@ -21,11 +21,6 @@ typedef struct LineWindows {
 	Windows *of; // by Ref of `from`: the windows that it is as a matrix [positions, k]
 } LineWindows;
 
-static const int64_t *row_of(const Windows *w, int axis)
-{
-	return w->window->attr->i + 7 * axis;
-}
-
 // Returns the f32 that r rounds to bf16, perhaps reshaped; 0: it rounds nothing.
 static Ref rounded_by(const Graph *g, Ref r)
 {
@@ -34,43 +29,30 @@ static Ref rounded_by(const Graph *g, Ref r)
 	return rounds ? v->in[0] : 0;
 }
 
-// True if a window has no gaps along a line, and every axis after the channels is windowed.
-static bool has_lines(const Graph *g, const Val *window, int n)
+// True if windows have no gaps along a line.
+static bool have_lines(const Val *window)
 {
-	const Shape *from = &val(g, window->in[0])->shape;
-	bool has = n > 0 && from->rank == 3 + n && from->dim[1] == 1 && window->attr->x == 0;
-	for (int a = 0; has && a < n; a++) {
-		const int64_t *row = window->attr->i + 7 * a;
-		has = row[0] == 3 + a && row[6] == 1 && row[4] > 0 && (a + 1 < n || row[4] == 1);
-	}
-	return has;
+	WindowAxes w = window_axes(window->attr);
+	bool have = w.n > 0 && w.at[w.n - 1].dilation == 1 && window->attr->x == 0;
+	for (int a = 0; have && a < w.n; a++)
+		have = w.at[a].up == 1 && w.at[a].dilation > 0;
+	return have;
 }
 
 // Finds the windows that matrix r is.
 static Windows find_windows(const Graph *g, Ref r)
 {
+	const Val *matrix = val(g, r), *window = windows_of_matrix(g, r);
 	Windows none = {0}, w = {0};
-	const Val *matrix = val(g, r), *turned, *window;
-	if (matrix->op != O_reshape || matrix->shape.rank != 2 || matrix->type != E_bf16)
+	if (!window || matrix->type != E_bf16 || matrix->shape.rank != 2 ||
+	    val(g, matrix->in[0])->op != O_permute || !have_lines(window))
 		return none;
-	turned = val(g, matrix->in[0]);
-	if (turned->op != O_permute || val(g, turned->in[0])->op != O_window)
-		return none;
-	window = val(g, turned->in[0]);
-	w.window = window;
-	w.n = window->attr->n / 7;
-	int last = turned->shape.rank - 1;
-	bool fits = has_lines(g, window, w.n) && turned->attr->i[last] == 2;
-	for (int a = 0; fits && a < last; a++)
-		fits = turned->attr->i[a] == a + (a > 1);
-	if (!fits)
-		return none;
-	w.channels = val(g, window->in[0])->shape.dim[2];
-	w.line = row_of(&w, w.n - 1)[2] * w.channels;
-	w.step = (w.line + STEP - 1) / STEP * STEP;
-	w.image = w.channels < CHANNELS && 2 * w.line > w.step && matrix->shape.dim[1] % w.line == 0
-	              ? rounded_by(g, window->in[0])
-	              : 0;
+	w.x = window->in[0];
+	w.axes = window_axes(window->attr);
+	w.channels = val(g, w.x)->shape.dim[2];
+	w.line = w.axes.at[w.axes.n - 1].size * w.channels;
+	w.step = ceil_div(w.line, STEP) * STEP;
+	w.image = w.channels < CHANNELS && 2 * w.line > w.step ? rounded_by(g, w.x) : 0;
 	return w;
 }
 
@@ -78,16 +60,17 @@ static Windows find_windows(const Graph *g, Ref r)
 static Ref put_image(Graph *g, Ref x, const Windows *w, const Shape *from)
 {
 	int64_t before[RANK] = {0}, after[RANK] = {0};
-	int n = w->n;
+	int n = w->axes.n;
 	Shape flat = shape_of(2 + n, from->dim + 1);
 	flat.dim[0] = from->dim[0];
 	for (int a = 0; a < n; a++) {
-		const int64_t *row = row_of(w, a);
-		int64_t reach = (row[1] - 1) * row[3] + (row[2] - 1) * row[4] + 1;
+		const WindowAxis *axis = &w->axes.at[a];
+		int64_t span = (axis->size - 1) * axis->dilation + 1; // of a window
 		if (a == n - 1)
-			reach = (row[1] - 1) * row[3] + (w->step + w->channels - 1) / w->channels;
-		before[1 + a] = row[5];
-		after[1 + a] = MAX(0, reach - row[5] - from->dim[3 + a]);
+			span = ceil_div(w->step, w->channels);
+		before[1 + a] = axis->before;
+		after[1 + a] =
+		    MAX(0, (axis->out - 1) * axis->stride + span - axis->before - from->dim[3 + a]);
 	}
 	x = put_pad(g, move_axis(g, put_reshape(g, x, flat), 1, 1 + n), before, after, 0);
 	flat = val(g, x)->shape;
@@ -102,22 +85,18 @@ static Ref put_lines(LineWindows *l, Graph *to, Ref r)
 	Windows *w = &l->of[r];
 	if (w->put)
 		return w->put;
-	Attr attr = {.n = 7 * w->n};
+	WindowAxis axis[RANK];
 	int64_t positions = val(l->from, r)->shape.dim[0];
-	Ref x = put_image(to, l->now[w->image], w, &val(l->from, w->window->in[0])->shape);
-	for (int a = 0; a < w->n; a++) {
-		int64_t *own = attr.i + 7 * a;
-		const int64_t *row = row_of(w, a);
-		for (int i = 0; i < 7; i++)
-			own[i] = row[i];
-		own[0] = 1 + a;
-		own[5] = 0;
-		if (a == w->n - 1) {
-			own[2] = w->step;
-			own[3] *= w->channels;
-		}
+	Ref x = put_image(to, l->now[w->image], w, &val(l->from, w->x)->shape);
+	int n = w->axes.n;
+	for (int a = 0; a < n; a++) {
+		axis[a] = w->axes.at[a];
+		axis[a].axis = 1 + a;
+		axis[a].before = 0;
 	}
-	x = put(to, O_window, 1, &x, &attr);
+	axis[n - 1].size = w->step;
+	axis[n - 1].stride *= w->channels;
+	x = put_window(to, x, n, axis, 0);
 	int64_t columns = count_of(&val(to, x)->shape) / positions;
 	w->put = put_reshape(to, x, shape_of(2, (int64_t[]){positions, columns}));
 	return w->put;

@@ -38,10 +38,7 @@ static const Loss *loss_called(const Expr *e)
 
 const char *loss_names(Arena *arena)
 {
-	Text names = {.arena = arena};
-	for (int i = 0; i < COUNT(losses); i++)
-		say(&names, "%s%s", i ? ", " : "", losses[i].name);
-	return names.at;
+	return NAMES(arena, losses, ", ");
 }
 
 // ---- names ----------------------------------------------------------------------------
@@ -339,39 +336,45 @@ static bool repeats(Graph *g, const Expr *e, int k)
 	return count_of(&own) > 1 && count_of(&both) > count_of(&own);
 }
 
-// True if a loss repeats elements of an operand, as its data may be meant otherwise, or if both
-// operands of a map repeat those of the other, of another rank: [N, 1] and [N] make [N, N]. A new
-// input has the shape of the other operand.
-static bool is_uneven(void *graph, const Expr *e)
+typedef enum Uneven { EVEN, FIRST, SECOND, BOTH } Uneven; // operands whose elements are repeated
+
+// Returns which operands a loss repeats, as its data may be meant otherwise, or BOTH of a map whose
+// operands repeat those of the other, of another rank: [N, 1] and [N] make [N, N]. A new input has
+// the shape of the other operand.
+static Uneven uneven_operands(Graph *g, const Expr *e)
 {
-	Graph *g = graph;
 	const Loss *loss = loss_called(e);
 	bool maps =
 	    e->kind == X_call && e->nin == 2 &&
 	    (loss ? loss->labels == LABELS_values : e->op < OPS && prims[e->op].cls == C_map);
 	if (!maps || find_part(e, is_unknown, g))
-		return false;
-	bool first = repeats(g, e, 0), second = repeats(g, e, 1);
-	return loss ? first || second
-	            : first && second && operand_shape(g, e, 0).rank != operand_shape(g, e, 1).rank;
+		return EVEN;
+	Uneven found = (repeats(g, e, 0) ? FIRST : EVEN) | (repeats(g, e, 1) ? SECOND : EVEN);
+	bool ranks = operand_shape(g, e, 0).rank != operand_shape(g, e, 1).rank;
+	return loss || (found == BOTH && ranks) ? found : EVEN;
+}
+
+static bool is_uneven(void *graph, const Expr *e)
+{
+	return uneven_operands(graph, e) != EVEN;
 }
 
 static const char *uneven_doubt(const Graph *model, const Expr *e)
 {
+	static const char *const what[] = {
+	    [FIRST] = "repeats the elements of the first",
+	    [SECOND] = "repeats the elements of the second",
+	    [BOTH] = "combines every element of one with every element of the other"};
 	Graph *g = graph_live(model->arena, model);
 	g->from = add_node(g, "loss", "loss");
 	const Expr *call = find_part(e, is_uneven, g);
 	if (!call)
 		return NULL;
 	Shape x = operand_shape(g, call, 0), y = operand_shape(g, call, 1);
-	bool first = repeats(g, call, 0), second = repeats(g, call, 1);
 	return format(
 	    g->arena, "--loss: %s of %s and %s %s; a new input would have the shape of the output",
 	    call->op < OPS ? prims[call->op].name : call->name, shape_text(g->arena, E_f32, &x),
-	    shape_text(g->arena, E_f32, &y),
-	    first && second ? "combines every element of one with every element of the other"
-	    : first         ? "repeats the elements of the first"
-	                    : "repeats the elements of the second");
+	    shape_text(g->arena, E_f32, &y), what[uneven_operands(g, call)]);
 }
 
 const char *loss_doubt(const Graph *g, const char *expr)

@@ -140,6 +140,38 @@ static bool gathers_few(const Val *v, const Val *u)
 	return v->op == O_gather && PART * count_of(&v->shape) <= count_of(&u->shape);
 }
 
+// Adds to the uses of u those of v, which only renumbers, picks or widens its elements.
+static void want_through(const Val *v, const Val *u, const Want *w, bool widened, Want *of)
+{
+	of->readers += w->readers;
+	of->panel |= w->panel;
+	of->broadcast |=
+	    w->broadcast || v->op == O_expand || count_of(&v->shape) >= 2 * count_of(&u->shape);
+	of->moved |= w->moved || (v->op != O_reshape && !widened);
+	of->factor |= is_tf32(v) && w->factor;
+	of->whole |= w->whole && !gathers_few(v, u);
+	of->times = MAX(of->times, w->times);
+	if (v->op == O_window && w->summed)
+		of->times = count_of(&v->shape) / MAX(1, count_of(&u->shape));
+}
+
+// Adds to the uses of u that v is computed from its elements.
+static void want_read(const Graph *g, const Val *v, const Val *u, const Want *w, Want *of)
+{
+	Class cls = prims[v->op].cls;
+	bool own_index = cls == C_map || (cls == C_reduce && v->op != O_cumsum);
+	bool smaller = cls == C_map && count_of(&u->shape) < count_of(&v->shape);
+	of->mapped |= own_index;
+	of->factor |= v->op == O_dot;
+	of->rounded |= rounds(g, v) && w->product && w->readers > 1;
+	of->broadcast |= smaller;
+	if (w->summed && smaller && count_of(&u->shape) > 1)
+		of->times = MAX(of->times, count_of(&v->shape) / count_of(&u->shape));
+	of->moved |= !own_index;
+	of->panel |= !own_index;
+	of->whole |= !own_index || (w->product && !is_same_value(g, v));
+}
+
 static Want *wants(Arena *arena, const Graph *g, const int *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
@@ -152,7 +184,6 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 		const Val *v = val(g, r);
 		const Want *w = &want[r];
 		Class cls = prims[v->op].cls;
-		bool own_index = cls == C_map || (cls == C_reduce && v->op != O_cumsum);
 		for (int k = 0; live[r] && k < v->nin; k++) {
 			const Val *u = val(g, v->in[k]);
 			Want *of = &want[v->in[k]];
@@ -168,32 +199,10 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			of->product |= v->op == O_dot || (cls == C_move && w->product);
 			of->summed |= reduces_windows(g, v) ||
 			              (w->summed && v->op != O_window && (through || cls == C_map));
-			if (through) {
-				of->readers += w->readers;
-				of->panel |= w->panel;
-				of->broadcast |= w->broadcast || v->op == O_expand ||
-				                 count_of(&v->shape) >= 2 * count_of(&u->shape);
-				of->moved |= w->moved || (v->op != O_reshape && !wide);
-				of->factor |= is_tf32(v) && w->factor;
-				of->whole |= w->whole && !gathers_few(v, u);
-				of->times = MAX(of->times, w->times);
-				if (v->op == O_window && w->summed)
-					of->times =
-					    count_of(&v->shape) / MAX(1, count_of(&u->shape));
-			} else {
-				of->mapped |= own_index;
-				of->factor |= v->op == O_dot;
-				of->rounded |= rounds(g, v) && w->product && w->readers > 1;
-				bool smaller =
-				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
-				of->broadcast |= smaller;
-				if (w->summed && smaller && count_of(&u->shape) > 1)
-					of->times = MAX(of->times,
-					                count_of(&v->shape) / count_of(&u->shape));
-				of->moved |= !own_index;
-				of->panel |= !own_index;
-				of->whole |= !own_index || (w->product && !is_same_value(g, v));
-			}
+			if (through)
+				want_through(v, u, w, wide, of);
+			else
+				want_read(g, v, u, w, of);
 		}
 	}
 	return want;
@@ -286,8 +295,7 @@ static bool is_point(const Graph *g, const Val *v, const Want *w, const Cone *c,
                      const Machine *machine)
 {
 	return sums_slots(g, c) && prims[v->op].cls == C_map && w->rounded && !w->kept &&
-	       !w->factor && (has_thread_matrix(machine) || has_block_matrix(machine)) &&
-	       c->weight <= PANEL;
+	       !w->factor && has_matrix(machine) && c->weight <= PANEL;
 }
 
 // True for values of columns that many rows of maps would divide for anew.

@@ -321,9 +321,9 @@ typedef struct Convolution {
 const Val *windows_of_matrix(const Graph *, Ref r);
 // True if the product is a convolution without a stride, or one that is depthwise or narrow.
 bool is_convolution(const Graph *, const Val *dot, Convolution *);
-// Sets the attributes of windows over the result, by spatial axis, that have an element of x where
-// a window of x has one of the result.
-void transposed_windows(const Convolution *, int64_t (*row)[7]);
+// Returns spatial axis a of the windows over the result that have an element of x where a window of
+// x has one of the result.
+WindowAxis transposed_axis(const Convolution *, int a);
 const Graph *convolution_pass(Arena *, const Graph *);
 
 // ---- groups.c: multiplies several groups of a convolution as one -----------------------

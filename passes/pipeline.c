@@ -16,10 +16,7 @@ Pass pass_named(const char *name)
 
 const char *pass_names(Arena *arena)
 {
-	Text names = {.arena = arena};
-	for (Pass k = 0; k < PASSES; k++)
-		say(&names, "%s%s", k + 1 == PASSES ? " or " : k ? ", " : "", pass_table[k].name);
-	return names.at;
+	return NAMES(arena, pass_table, " or ");
 }
 
 // True if matrix registers of a CPU multiply what is rounded to bf16.

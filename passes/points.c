@@ -41,7 +41,7 @@ static void count_slots(const Graph *g, Ref r, Use *use)
 // True if v is a rounded operand of products that is stored.
 static bool is_copy(const Val *v, const Machine *machine)
 {
-	return is_half(v->type) && (has_thread_matrix(machine) || has_block_matrix(machine));
+	return is_half(v->type) && has_matrix(machine);
 }
 
 // True if it rounds v for products.

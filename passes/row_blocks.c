@@ -410,10 +410,7 @@ const Graph *row_blocks_pass(Arena *arena, const Graph *from, const Machine *mac
 		if (b.live[r] && !b.part[r])
 			copy(&b, r);
 	}
-	for (int i = 0; i < from->outs.count; i++)
-		add_out(to, from->outs.at[i].name, b.now[from->outs.at[i].val]);
-	for (int i = 0; i < from->stores.count; i++)
-		add_store(to, from->stores.at[i].slot, b.now[from->stores.at[i].val]);
+	copy_ends(to, from, b.now);
 	arena_free(scratch);
 	return graph_live(arena, to);
 }

@@ -158,8 +158,8 @@ static void offer(Order *o, int k)
 	if (s->done || s->wants)
 		return;
 	bool waits = s->end < 0 || o->step[s->end].readers;
-	Turn epoch = {k, s->readers ? 2 : waits, MAX(0, freed(o, k)), o->plan->kerns.at[k].out[0]};
-	PUSH(o->arena, o->heap, epoch);
+	Turn turn = {k, s->readers ? 2 : waits, MAX(0, freed(o, k)), o->plan->kerns.at[k].out[0]};
+	PUSH(o->arena, o->heap, turn);
 	Turn *heap = o->heap.at;
 	for (int i = o->heap.count - 1; i > 0 && is_before(&heap[i], &heap[(i - 1) / 2]);
 	     i = (i - 1) / 2)

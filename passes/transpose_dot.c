@@ -8,6 +8,7 @@
 // channels are. Gradients of weights are not swapped where slices of the product take less time.
 #include "index.h"
 #include "passes.h"
+#include <stdlib.h>
 #include <string.h>
 
 // ---- permutes of slices ---------------------------------------------------------------
@@ -33,12 +34,14 @@ static Ref put_lifted(void *context, Graph *to, const Val *v, const Ref *in)
 	Ref x = sliced(l, v);
 	if (!x || l->permuted[x] != l->uses[x] || val(l->from, unreshaped(l->from, x))->op != O_dot)
 		return put_as(to, v, in);
-	const Attr *slice = val(l->from, v->in[0])->attr;
-	Attr attr = {.n = slice->n};
-	for (int a = 0; a < v->shape.rank; a++)
-		memcpy(attr.i + 3 * a, slice->i + 3 * v->attr->i[a], 3 * sizeof *attr.i);
-	Ref turned = put_permute(to, l->now[x], v->attr->i);
-	return put(to, O_slice, 1, &turned, &attr);
+	const SliceAxis *slice = slice_axes(val(l->from, v->in[0])->attr);
+	int64_t start[RANK], count[RANK], step[RANK];
+	for (int a = 0; a < v->shape.rank; a++) {
+		start[a] = slice[v->attr->i[a]].start;
+		count[a] = slice[v->attr->i[a]].count;
+		step[a] = slice[v->attr->i[a]].step;
+	}
+	return put_slice(to, put_permute(to, l->now[x], v->attr->i), start, count, step);
 }
 
 static Graph *lift_permutes(Arena *arena, const Graph *from)
@@ -143,11 +146,11 @@ static bool is_transpose(const Swap *t, Ref r)
 static bool may_be_squares(const Val *window, int64_t positions)
 {
 	enum { LEAST = 256 };
-	bool are = window->attr->n == 2 * 7 && positions >= LEAST;
-	for (int i = 0; are && i < window->attr->n; i += 7) {
-		const int64_t *row = window->attr->i + i;
-		are = row[2] == TAP_EDGE && row[3] * row[3] == 1 && row[4] * row[4] == 1;
-	}
+	WindowAxes w = window_axes(window->attr);
+	bool are = w.n == 2 && positions >= LEAST;
+	for (int k = 0; are && k < w.n; k++)
+		are =
+		    w.at[k].size == TAP_EDGE && w.at[k].stride == 1 && llabs(w.at[k].dilation) == 1;
 	return are;
 }
 

@@ -118,7 +118,7 @@ static void release(struct amos *m)
 	free(m->device_missing);
 }
 
-static int use_device(struct amos *m)
+static void use_device(struct amos *m)
 {
 	m->launch = launch_on_device;
 	m->copy = copy_on_device;
@@ -126,7 +126,6 @@ static int use_device(struct amos *m)
 	m->end = amos_device_end;
 	m->constants = amos_device_constants(m->device);
 	m->graphs_missing = amos_device_lacks_graphs(m->device);
-	return AMOS_DONE;
 }
 
 // Returns how many batches may run at once on a device: two, of which the host fills one while the
@@ -231,6 +230,17 @@ static int check_device(const struct amos_model *model, const struct amos_setup 
 	return AMOS_DONE;
 }
 
+// Opens the device that runs the model, if one does. Threads of the caller run code for a CPU.
+static int choose_device(const struct amos_model **model, const struct amos_setup *setup,
+                         struct amos_device **to, char **missing)
+{
+	if ((*model)->abi != AMOS_ABI) // which amos_prepare() refuses
+		return AMOS_DONE;
+	int status = check_device(*model, setup);
+	bool threads = setup->threads > 0 || setup->parallel_for;
+	return status || threads ? status : open_device(model, to, missing);
+}
+
 // Makes an instance in memory of its own, with threads of its own unless the caller has some, or a
 // device runs it: that of a model with code for both, unless the caller gives threads.
 // amos_fill() is left to the caller.
@@ -242,9 +252,7 @@ static int open_mapped(const struct amos_model *model, const struct amos_setup *
 	struct amos_setup all = *setup;
 	char *missing = NULL;
 	*to = NULL;
-	int status = model->abi == AMOS_ABI ? check_device(model, setup) : AMOS_DONE;
-	if (!status && model->abi == AMOS_ABI && setup->threads <= 0 && !setup->parallel_for)
-		status = open_device(&model, &device, &missing);
+	int status = choose_device(&model, setup, &device, &missing);
 	all.threads = device ? 1 : amos_threads(setup->threads);
 	if (!status)
 		status = amos_prepare(&m, model, &all);
@@ -265,7 +273,10 @@ static int open_mapped(const struct amos_model *model, const struct amos_setup *
 	}
 	*to = memcpy(at, &m, sizeof m);
 	amos_lay_out(*to, at, m.device ? &apart : NULL, PAGE);
-	status = m.device ? use_device(*to) : setup->parallel_for ? AMOS_DONE : start_threads(*to);
+	if (m.device)
+		use_device(*to);
+	else if (!setup->parallel_for)
+		status = start_threads(*to);
 	if (status) {
 		amos_close(*to);
 		*to = NULL;

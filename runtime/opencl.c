@@ -141,8 +141,27 @@ static const char *missing(const struct opencl *d, void *device)
 
 enum { MOST = 64 }; // devices of a platform, and platforms
 
-// Takes the first device that lacks nothing, or a GPU after it. Appends what others lack to
-// `lacks`.
+// Takes a device if it lacks nothing and is the first such one, or the first GPU (*gpu: it is one).
+// Appends to `lacks` what it lacks.
+static void consider(struct opencl *d, void *platform, void *device, bool *gpu, char *lacks,
+                     size_t room)
+{
+	const char *lack = missing(d, device);
+	bool is_gpu = number_of(d, device, DEVICE_TYPE) & TYPE_GPU;
+	char *name = text_of(d, device, DEVICE_NAME);
+	size_t end = strlen(lacks);
+	if (lack) {
+		snprintf(lacks + end, room - end, "%s%s has no %s", end ? "; " : "",
+		         name ? name : "a device", lack);
+	} else if (!d->device || (is_gpu && !*gpu)) {
+		d->platform = platform;
+		d->device = device;
+		snprintf(d->name, sizeof d->name, "%s", name ? name : "");
+		*gpu = is_gpu;
+	}
+	free(name);
+}
+
 static void choose(struct opencl *d, char *lacks, size_t room)
 {
 	void *platforms[MOST], *devices[MOST];
@@ -154,22 +173,8 @@ static void choose(struct opencl *d, char *lacks, size_t room)
 		ndevices = 0;
 		if (d->clGetDeviceIDs(platforms[p], ANY_TYPE, MOST, devices, &ndevices))
 			continue;
-		for (uint32_t k = 0; k < ndevices && k < MOST; k++) {
-			const char *lack = missing(d, devices[k]);
-			bool is_gpu = number_of(d, devices[k], DEVICE_TYPE) & TYPE_GPU;
-			char *name = text_of(d, devices[k], DEVICE_NAME);
-			size_t end = strlen(lacks);
-			if (lack)
-				snprintf(lacks + end, room - end, "%s%s has no %s", end ? "; " : "",
-				         name ? name : "a device", lack);
-			else if (!d->device || (is_gpu && !gpu)) {
-				d->platform = platforms[p];
-				d->device = devices[k];
-				snprintf(d->name, sizeof d->name, "%s", name ? name : "");
-				gpu = is_gpu;
-			}
-			free(name);
-		}
+		for (uint32_t k = 0; k < ndevices && k < MOST; k++)
+			consider(d, platforms[p], devices[k], &gpu, lacks, room);
 	}
 }
 

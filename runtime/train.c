@@ -319,46 +319,54 @@ static int end_batch(struct training *t, const struct batch *b)
 	return AMOS_DONE;
 }
 
-// Does what follows an update: progress, log, evaluation, checkpoint.
-static int after_step(struct training *t, const struct batch *b)
+// Shows how far the training is, how fast, and when it will end.
+static void show_speed(struct training *t, double now, bool last)
 {
 	const struct amos_data *data = t->data;
-	struct amos_position *at = &t->point;
-	double samples = (double)data->batch, tokens = samples * (double)data->window;
-	double now = amos_now(), passed = now - t->begin_time;
+	const struct amos_position *at = &t->point;
+	double tokens = (double)data->batch * (double)data->window, passed = now - t->begin_time;
 	double runs = (double)(at->run - t->begin_run);
 	int64_t steps = last_step(t);
 	double part = (double)(steps - at->step) / (double)at->step;
 	amos_progress(&t->log, at->step, steps, amos_mean(&at->losses),
 	              passed > 0 ? runs * tokens / passed : 0, data->stream ? "tokens" : "samples",
-	              passed / runs * (double)at->run * part, b->last);
-	int status = AMOS_DONE;
-	if (b->shows) {
-		double since = now - t->line_time;
-		double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
-		t->result->loss = amos_mean(&at->losses);
-		t->result->accuracy = amos_mean(&at->accuracies);
-		bool scales = t->scale >= 0;
-		double scale = scales ? amos_out_number(t->m, t->entry, t->scale) : NAN;
-		struct amos_figure figures[] = {
-		    {"loss", t->result->loss},
-		    {"accuracy", t->result->accuracy},
-		    {"epoch", (double)at->run / (double)amos_data_batches(data)},
-		    {"samples_per_s", rate * samples},
-		    {"tokens_per_s", data->stream ? rate * tokens : NAN},
-		    {"loss_scale", scale},
-		    {"skipped", scales ? (double)t->skipped : NAN},
-		};
-		t->now.loss = t->result->loss;
-		t->now.accuracy = t->result->accuracy;
-		t->now.epochs = figures[2].value;
-		t->now.samples_per_s = figures[3].value;
-		at->losses = at->accuracies = (struct amos_mean){0};
-		t->skipped = 0;
-		t->line_time = now;
-		t->line_run = at->run;
-		status = amos_log_line(&t->log, at->step, COUNT(figures), figures);
-	}
+	              passed / runs * (double)at->run * part, last);
+}
+
+// Writes a line of the log: means since the last one.
+static int log_step(struct training *t, double now)
+{
+	const struct amos_data *data = t->data;
+	struct amos_position *at = &t->point;
+	double since = now - t->line_time, samples = (double)data->batch;
+	double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
+	bool scales = t->scale >= 0;
+	t->result->loss = t->now.loss = amos_mean(&at->losses);
+	t->result->accuracy = t->now.accuracy = amos_mean(&at->accuracies);
+	t->now.epochs = (double)at->run / (double)amos_data_batches(data);
+	t->now.samples_per_s = rate * samples;
+	struct amos_figure figures[] = {
+	    {"loss", t->now.loss},
+	    {"accuracy", t->now.accuracy},
+	    {"epoch", t->now.epochs},
+	    {"samples_per_s", t->now.samples_per_s},
+	    {"tokens_per_s", data->stream ? rate * (samples * (double)data->window) : NAN},
+	    {"loss_scale", scales ? amos_out_number(t->m, t->entry, t->scale) : NAN},
+	    {"skipped", scales ? (double)t->skipped : NAN},
+	};
+	at->losses = at->accuracies = (struct amos_mean){0};
+	t->skipped = 0;
+	t->line_time = now;
+	t->line_run = at->run;
+	return amos_log_line(&t->log, at->step, COUNT(figures), figures);
+}
+
+// Does what follows an update: progress, log, evaluation, checkpoint.
+static int after_step(struct training *t, const struct batch *b)
+{
+	double now = amos_now();
+	show_speed(t, now, b->last);
+	int status = b->shows ? log_step(t, now) : AMOS_DONE;
 	if (!status && b->evaluates)
 		status = evaluate(t);
 	if (!status && b->saves)

@@ -243,13 +243,6 @@ static void check_reductions(Elem type, Shape shape, bool all)
 
 // ---- moves, indices, leaves -----------------------------------------------------------
 
-static Ref put_window(Graph *g, Ref x, int axes, const int64_t *i, double fill)
-{
-	Attr attr = {.n = 7 * axes, .x = fill};
-	memcpy(attr.i, i, sizeof *i * (size_t)attr.n);
-	return put(g, O_window, 1, &x, &attr);
-}
-
 static void check_moves(Elem type)
 {
 	Arena *arena = arena_new();
@@ -270,10 +263,10 @@ static void check_moves(Elem type)
 	leave(g, O_pad, put_pad(g, x, (int64_t[]){1, 0, 5}, (int64_t[]){0, 2, 7}, 1));
 	for (int axis = 0; axis < 3; axis++)
 		leave(g, O_concat, put_concat(g, axis, 3, (Ref[]){x, y, x}));
-	leave(g, O_window, put_window(g, x, 1, (int64_t[]){2, 32, 3, 1, 1, 1, 1}, 0));
-	leave(g, O_window,
-	      put_window(g, x, 2, (int64_t[]){1, 3, 3, 2, 1, 1, 1, 2, 20, 2, 1, 12, 3, 1}, 1));
-	leave(g, O_window, put_window(g, x, 1, (int64_t[]){2, 64, 3, 1, -1, -1, 2}, 0));
+	leave(g, O_window, put_window(g, x, 1, &(WindowAxis){2, 32, 3, 1, 1, 1, 1}, 0));
+	static const WindowAxis planes[] = {{1, 3, 3, 2, 1, 1, 1}, {2, 20, 2, 1, 12, 3, 1}};
+	leave(g, O_window, put_window(g, x, COUNT(planes), planes, 1));
+	leave(g, O_window, put_window(g, x, 1, &(WindowAxis){2, 64, 3, 1, -1, -1, 2}, 0));
 	Ref index = input(g, "index", E_i64, dims2(3, 4)),
 	    flat = input(g, "flat", E_i32, shape_of(1, (int64_t[]){6}));
 	for (int axis = 0; axis < 3; axis++) {

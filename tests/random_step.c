@@ -272,8 +272,8 @@ static Ref put_stretched(Maker *m, Ref x)
 	return enter(m, O_expand, 1, &x, &attr);
 }
 
-// Draws one row of a window's attribute for an axis of d elements; false if none fits.
-static bool window_row(Maker *m, int64_t axis, int64_t d, int64_t *row)
+// Draws windows along an axis of d elements; false if none fits.
+static bool draw_window(Maker *m, int64_t axis, int64_t d, WindowAxis *w)
 {
 	int64_t size = 1 + (int64_t)draw(m, 4), stride = draw(m, 2) ? 1 : 2 + (int64_t)draw(m, 2);
 	int64_t dilation = 1 + (int64_t)draw(m, 2), before = (int64_t)draw(m, (uint64_t)size);
@@ -283,19 +283,22 @@ static bool window_row(Maker *m, int64_t axis, int64_t d, int64_t *row)
 		return false;
 	int64_t out = room / stride + 1;
 	bool backwards = !draw(m, 5); // as in transposed convolutions
-	memcpy(row,
-	       (int64_t[]){axis, out, size, stride, backwards ? -dilation : dilation,
-	                   backwards ? before - (size - 1) * dilation : before, up},
-	       7 * sizeof *row);
+	*w = (WindowAxis){axis,
+	                  out,
+	                  size,
+	                  stride,
+	                  backwards ? -dilation : dilation,
+	                  backwards ? before - (size - 1) * dilation : before,
+	                  up};
 	return true;
 }
 
 static Ref windows(Maker *m, Ref x, int first, int n, double fill)
 {
 	const Shape s = *shape_at(m, x);
-	Attr attr = {.n = 7 * n, .x = fill};
+	Attr attr = {.n = WINDOW_NUMS * n, .x = fill};
 	for (int k = 0; k < n; k++)
-		if (!window_row(m, first + k, s.dim[first + k], attr.i + 7 * k))
+		if (!draw_window(m, first + k, s.dim[first + k], (WindowAxis *)attr.i + k))
 			return 0;
 	return enter(m, O_window, 1, &x, &attr);
 }

@@ -250,10 +250,7 @@ static const struct Target {
 
 const char *policy_names(Arena *arena)
 {
-	Text text = {.arena = arena};
-	for (int i = 0; i < COUNT(targets); i++)
-		say(&text, "%s%s", i ? ", " : "", targets[i].name);
-	return text.at;
+	return NAMES(arena, targets, ", ");
 }
 
 bool is_policy(const char *name)
@@ -261,17 +258,15 @@ bool is_policy(const char *name)
 	return FIND(name, targets) >= 0;
 }
 
-static const json_t *row_named(const Report *report, const char *name)
+static const json_t *base_row(const Report *base, const char *name)
 {
-	size_t i;
-	json_t *row;
-	json_array_foreach (json_object_get(report->json, "params"), i, row)
-		if (!strcmp(text_at(row, "name"), name))
-			return row;
-	fail(text_at(report->json, "model"),
-	     "the base model has no parameter '%s'" HELP
-	     "expected the same network in another width",
-	     name);
+	const json_t *row = row_named(base->json, name);
+	if (!row)
+		fail(text_at(base->json, "model"),
+		     "the base model has no parameter '%s'" HELP
+		     "expected the same network in another width",
+		     name);
+	return row;
 }
 
 json_t *make_policy(Session *session, const char *name, const Report *report, const Report *base)
@@ -284,7 +279,7 @@ json_t *make_policy(Session *session, const char *name, const Report *report, co
 	size_t i;
 	json_array_foreach (json_object_get(report->json, "params"), i, row) {
 		const char *one = text_at(row, "name");
-		const json_t *other = base ? row_named(base, one) : NULL;
+		const json_t *other = base ? base_row(base, one) : NULL;
 		check_structure(row);
 		if (other)
 			check_structure(other);

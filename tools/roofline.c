@@ -280,7 +280,7 @@ static void add_launch(const Step *s, int k, int count, Stage stage)
 	Arena *arena = s->model->session->arena;
 	const Kern *kern = &s->plan->kerns.at[k];
 	Line c = {.name = kern_name(arena, s->plan, kern, count),
-	          .kind = kern_kind(kern),
+	          .kind = kern_kinds[kern->kind],
 	          .shape = kern_shape(arena, s->plan, kern),
 	          .role = s->role ? s->role : kern_role(&s->roles, s->plan, kern),
 	          .launches = (int64_t)s->times};

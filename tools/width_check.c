@@ -98,14 +98,6 @@ typedef struct Trained { // a parameter in training
 	int64_t gradient; // index of the output
 } Trained;
 
-static int64_t output_named(const struct amos_entry *entry, const char *name)
-{
-	for (int64_t i = 0; i < entry->nouts; i++)
-		if (!strcmp(entry->outs[i].name, name))
-			return i;
-	return -1;
-}
-
 static void step_adam(const struct amos *open, const struct amos_entry *entry, Trained *p, int step)
 {
 	const float *g = amos_out_bytes(open, entry, p->gradient);
@@ -152,7 +144,7 @@ static void train(Check *c, const Graph *g, const Eta *start, const double *rate
 		               .v = NEWS(arena, double, count),
 		               .rate = rates[i],
 		               .gradient =
-		                   output_named(entry, format(arena, GRAD_OF "%s", s->name))};
+		                   amos_find_output(entry, format(arena, GRAD_OF "%s", s->name))};
 		if (p->gradient < 0)
 			bug("no gradient of %s", s->name);
 		draw_parameter(s, &start[i], &d, p->x);
@@ -162,7 +154,7 @@ static void train(Check *c, const Graph *g, const Eta *start, const double *rate
 		for (int k = 0; k < n && step < STEPS; k++)
 			step_adam(open, entry, &trained[k], step + 1);
 		for (int i = 0; i < probes; i++) {
-			int64_t out = output_named(entry, format(arena, "probe:%d", i)),
+			int64_t out = amos_find_output(entry, format(arena, "probe:%d", i)),
 			        count = elements(&entry->outs[out]);
 			const float *x = amos_out_bytes(open, entry, out);
 			if (!step)
@@ -175,16 +167,6 @@ static void train(Check *c, const Graph *g, const Eta *start, const double *rate
 }
 
 // ---- one width -----------------------------------------------------------------------------
-
-static const json_t *row_of(const json_t *policy, const char *name)
-{
-	size_t i;
-	json_t *row;
-	json_array_foreach (json_object_get(policy, "params"), i, row)
-		if (!strcmp(text_at(row, "name"), name))
-			return row;
-	return NULL;
-}
 
 static double number_at(const json_t *row, const char *key)
 {
@@ -207,6 +189,51 @@ static const Graph *read_width(Check *c, int model)
 	return eta_graph(c->arena, with_loss(session, read_standing(session, NULL, false)->graph));
 }
 
+typedef struct Width { // a model, as it is trained with the multipliers or without
+	const Graph *g;
+	Factors factors;
+	Eta *start;    // by slot
+	double *rates; // by slot
+} Width;
+
+// Finds the probe that is the output of a parameter's kernel.
+static void find_probe(Check *c, const Graph *g, Ref output, const json_t *row, Ref *probes)
+{
+	for (int k = 0; k < c->moved.count && output; k++) {
+		Moved *m = &c->moved.at[k];
+		if (strcmp(m->node, value_label(c->arena, g, output)))
+			continue;
+		probes[k] = output;
+		m->tied |= !strcmp(text_at(row, "group"), "tied");
+	}
+}
+
+// Sets how a parameter starts and is trained without multipliers.
+static void set_plain(Width *w, int slot)
+{
+	w->rates[slot] = rate;
+	w->start[slot].nparts = 0;
+	if (strstr(w->start[slot].role, "bias"))
+		w->start[slot].eta = surd_number(0);
+}
+
+// The same with those of its row.
+static void set_multiplied(Check *c, Width *w, int slot, Ref output, const json_t *row)
+{
+	const char *name = w->g->slots.at[slot].name;
+	bool zero = strstr(w->start[slot].role, "bias") ||
+	            !strcmp(text_at(row_named(c->widest, name), "group"), "output");
+	Surd base = c->base_eta[find_slot(c->base, name)].eta;
+	w->rates[slot] = rate * number_at(row, "adam");
+	w->start[slot].nparts = 0;
+	w->start[slot].eta =
+	    zero ? surd_number(0) : surd_mul(base, surd_number(number_at(row, "init")));
+	if (output)
+		w->factors.at[output] = number_at(row, "output");
+	if (json_is_number(json_object_get(row, "scores")))
+		w->factors.scores = number_at(row, "scores");
+}
+
 static void measure_width(Check *c, int model, const json_t *policy)
 {
 	Arena *arena = c->arena;
@@ -215,50 +242,34 @@ static void measure_width(Check *c, int model, const json_t *policy)
 	bool attends = false;
 	Ref *probes = NEWS(arena, Ref, c->moved.count + 1);
 	for (int with = 0; with < 2; with++) {
-		Factors f = {
-		    .g = g, .at = NEWS(arena, double, g->nval), .scores = 1, .attends = &attends};
-		Eta *start = take_copy(arena, eta, sizeof *eta * (size_t)g->slots.count);
-		double *rates = NEWS(arena, double, g->slots.count + 1);
+		Width w = {.g = g,
+		           .factors = {.g = g,
+		                       .at = NEWS(arena, double, g->nval),
+		                       .scores = 1,
+		                       .attends = &attends},
+		           .start = take_copy(arena, eta, sizeof *eta * (size_t)g->slots.count),
+		           .rates = NEWS(arena, double, g->slots.count + 1)};
 		for (int i = 0; i < g->slots.count; i++) {
 			const Slot *s = &g->slots.at[i];
 			if (s->kind != S_param)
 				continue;
-			const json_t *row = row_of(policy, s->name);
-			rates[i] = rate * (with ? number_at(row, "adam") : 1);
+			const json_t *row = row_named(policy, s->name);
 			Ref output = output_of(&eta[i]);
-			for (int k = 0; k < c->moved.count && output; k++) {
-				Moved *m = &c->moved.at[k];
-				if (strcmp(m->node, value_label(arena, g, output)))
-					continue;
-				probes[k] = output;
-				m->tied |= !strcmp(text_at(row, "group"), "tied");
-			}
-			const char *group = text_at(row_of(c->widest, s->name), "group");
-			bool zero =
-			    strstr(start[i].role, "bias") || (with && !strcmp(group, "output"));
-			start[i].nparts = 0;
-			if (with)
-				start[i].eta =
-				    surd_mul(c->base_eta[find_slot(c->base, s->name)].eta,
-				             surd_number(number_at(row, "init")));
-			if (zero)
-				start[i].eta = surd_number(0);
-			if (!with)
-				continue;
-			if (output)
-				f.at[output] = number_at(row, "output");
-			if (json_is_number(json_object_get(row, "scores")))
-				f.scores = number_at(row, "scores");
+			find_probe(c, g, output, row, probes);
 			c->widths[model] = fmax(c->widths[model], number_at(row, "width"));
+			if (with)
+				set_multiplied(c, &w, i, output, row);
+			else
+				set_plain(&w, i);
 		}
-		Graph *full =
-		    with_gradients(arena, with_factors(arena, g, &f, probes, c->moved.count));
+		Graph *full = with_gradients(
+		    arena, with_factors(arena, g, &w.factors, probes, c->moved.count));
 		double *squares = NEWS(arena, double, c->moved.count + 1);
 		for (uint64_t draw = 0; draw < DRAWS; draw++)
-			train(c, full, start, rates, c->moved.count, squares, draw);
+			train(c, full, w.start, w.rates, c->moved.count, squares, draw);
 		for (int k = 0; k < c->moved.count; k++)
 			c->moved.at[k].change[with][model] = sqrt(squares[k] / DRAWS);
-		c->scores |= with && f.scores != 1 && !attends;
+		c->scores |= with && w.factors.scores != 1 && !attends;
 	}
 }
 

@@ -106,6 +106,10 @@ bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
 // Returns the index of the item of this name, its first member; -1: none.
 #define FIND(name, table) amos_index((name), (table), COUNT(table), sizeof *(table))
+// Returns the names of the items, "a, b or c"; `last`: " or ", before the last one. "": no items.
+#define NAMES(arena, table, last)                                                                  \
+	names_text((arena), (table), COUNT(table), sizeof *(table), (last))
+const char *names_text(Arena *, const void *items, int count, size_t size, const char *last);
 // True if `s` matches `pattern`: a glob (`*.bias`), or a regular expression between slashes
 // (`/h\.[0-9]+/`). Fails if that is invalid, as does check_pattern() at `where`.
 bool matches(const char *pattern, const char *s);

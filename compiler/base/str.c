@@ -110,6 +110,19 @@ bool matches(const char *pattern, const char *s)
 	return found;
 }
 
+const char *names_text(Arena *arena, const void *items, int count, size_t size, const char *last)
+{
+	Text names = {.arena = arena};
+	const char *at = items;
+	for (int i = 0; i < count; i++, at += size)
+		say(&names, "%s%s",
+		    i == 0          ? ""
+		    : i < count - 1 ? ", "
+		                    : last,
+		    *(const char *const *)at);
+	return count ? names.at : "";
+}
+
 // Returns the Levenshtein distance of `s` to the glob, in which a star matches any characters.
 static int distance(Arena *arena, const char *glob, const char *s)
 {

@@ -257,6 +257,17 @@ static Value code_of_launch(Gen *g, const Launch *l)
 	return code ? code : LLVMAddFunction(g->module, name, worker_type(g));
 }
 
+// Returns the work of all kernels of a launch.
+static Work work_of_launch(const Launch *l, const Plan *plan, const Work *work)
+{
+	Work all = {0};
+	for (int i = 0; i < l->kerns; i++) {
+		all.flops += work[l->kern - plan->kerns.at + i].flops;
+		all.bytes += work[l->kern - plan->kerns.at + i].bytes;
+	}
+	return all;
+}
+
 // A launch has an equal share of its kernel's flops, and of the bytes that the kernel reads and
 // writes. `loop_role`: that of the loop which the entry is the body of, or NULL.
 static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *loop_role)
@@ -269,11 +280,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Kern *kern = l->kern;
-		Work own = {0};
-		for (int i = 0; i < l->kerns; i++) {
-			own.flops += work[kern - plan->kerns.at + i].flops;
-			own.bytes += work[kern - plan->kerns.at + i].bytes;
-		}
+		Work own = work_of_launch(l, plan, work);
 		Values operands = {0};
 		Value loop = nothing(g), code = nothing(g), function = nothing(g);
 		int row = rows->list.count;
@@ -300,7 +307,7 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times, const char *
 		    [amos_kernel_name] = text(g, name),
 		    [amos_kernel_shape] = text(g, kern_shape(g->arena, plan, kern)),
 		    [amos_kernel_role] = text(g, role),
-		    [amos_kernel_kind] = text(g, kern_kind(kern)),
+		    [amos_kernel_kind] = text(g, kern_kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_gang] = number(g, l->gang),
 		    [amos_kernel_whole] = number(g, l->whole),

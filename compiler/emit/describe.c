@@ -16,14 +16,6 @@ static int updated_slot(const Plan *plan, const Kern *k)
 	return -1;
 }
 
-const char *kern_kind(const Kern *k)
-{
-	static const char *const kinds[] = {
-	    [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
-	    [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
-	return kinds[k->kind];
-}
-
 static const char *first_name(Arena *arena, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;
@@ -64,21 +56,12 @@ static bool is_transposed(const Plan *plan, Ref r)
 	return axis != v->shape.rank - 1;
 }
 
-// Leading axes along which the second operand repeats are rows.
 static const char *product_shape(Arena *arena, const Plan *plan, const Val *v)
 {
-	const Shape *a = &val(plan->graph, v->in[0])->shape,
-	            *b = &val(plan->graph, v->in[1])->shape;
-	int last = v->shape.rank - 1, lead = last - 1;
-	int64_t batch = 1, rows = 1;
-	while (lead > 0 && b->dim[lead - 1] == 1)
-		lead--;
-	for (int i = 0; i < last; i++)
-		*(i < lead ? &batch : &rows) *= v->shape.dim[i];
+	DotSizes p = matrix_sizes(plan->graph, v);
 	return format(arena, "%s%lldx%lldx%lld %c%c",
-	              batch > 1 ? format(arena, "%lld*", (long long)batch) : "", (long long)rows,
-	              (long long)v->shape.dim[last], (long long)a->dim[a->rank - 1],
-	              is_transposed(plan, v->in[0]) ? 't' : 'n',
+	              p.batch > 1 ? format(arena, "%lld*", (long long)p.batch) : "", (long long)p.m,
+	              (long long)p.n, (long long)p.k, is_transposed(plan, v->in[0]) ? 't' : 'n',
 	              is_transposed(plan, v->in[1]) ? 't' : 'n');
 }
 

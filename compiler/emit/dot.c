@@ -145,10 +145,10 @@ static void start_partials(Dot *d, Value again, Value done)
 	loop_end(g, &workers);
 }
 
-static void product(Dot *d)
+// Places the sums, and what is packed, in memory.
+static void take_memory(Dot *d)
 {
 	Gen *g = d->g;
-	choose_own_part(d);
 	if (d->s->parts > 1) {
 		d->sums = element(d, work_memory(g, d->p.part_offset),
 		                  sum_of(g, times(g, d->part, d->p.part_size), d->first_column));
@@ -163,6 +163,36 @@ static void product(Dot *d)
 		d->panel = local_memory(g, d->p.panel);
 	if (d->p.products)
 		d->products = local_memory(g, d->p.products);
+}
+
+// Multiplies the blocks of k of a batch, those of the worker's part of them.
+static void all_blocks(Dot *d)
+{
+	Gen *g = d->g;
+	if (d->p.blocks == 1) {
+		go_to_block(d, number(g, 0));
+		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
+		return;
+	}
+	Value first = times(g, d->part, d->p.part_blocks), all = number(g, d->p.blocks);
+	Value end = end_after(g, first, d->p.part_blocks, all);
+	Loop blocks = loop_begin(g, first, end, 1);
+	go_to_block(d, blocks.i);
+	if (d->s->kept)
+		d->packed = variable(g, number(g, d->p.strips));
+	Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
+	Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
+	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
+	each_column_of_gang(d, one_block, again,
+	                    d->s->parts > 1 && !d->p.squares.summed ? NULL : done);
+	loop_end(g, &blocks);
+}
+
+static void product(Dot *d)
+{
+	Gen *g = d->g;
+	choose_own_part(d);
+	take_memory(d);
 	if (d->p.squares.summed)
 		choose_next_sums(d);
 	else
@@ -178,23 +208,7 @@ static void product(Dot *d)
 		each_column_of_gang(d, start_partials, NULL, NULL);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->p.batch, 1);
-	if (d->p.blocks == 1) {
-		go_to_block(d, number(g, 0));
-		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
-	} else {
-		Value first = times(g, d->part, d->p.part_blocks), all = number(g, d->p.blocks);
-		Value end = end_after(g, first, d->p.part_blocks, all);
-		Loop blocks = loop_begin(g, first, end, 1);
-		go_to_block(d, blocks.i);
-		if (d->s->kept)
-			d->packed = variable(g, number(g, d->p.strips));
-		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
-		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
-		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
-		each_column_of_gang(d, one_block, again,
-		                    d->s->parts > 1 && !d->p.squares.summed ? NULL : done);
-		loop_end(g, &blocks);
-	}
+	all_blocks(d);
 	loop_end(g, &batches);
 	g->ops->tile_end(g, &d->tile);
 }

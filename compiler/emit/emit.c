@@ -503,31 +503,40 @@ typedef struct Coder { // of the launches of a variant
 
 static Entry plan_entry(Coder *c, const Plan *plan);
 
-// Adds the launches of `count` kernels from k on, one launch if they are several, or of a loop, to
-// the entry.
-static void add_launches(Coder *c, const int *writer, int k, int count, Entry *entry)
+// Returns the number of the kernel that has the code of a signature: a new one if there is none, in
+// this variant or, unless the code is its `own`, in the one before.
+static int kernel_number(Coder *c, Signature *s, bool own)
 {
 	Emitter *e = c->emitter;
-	const Kern *kern = &entry->plan->kerns.at[k];
-	if (kern->body) {
-		Entry body = plan_entry(c, kern->body);
-		entry->launch[entry->n++] =
-		    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
-		return;
-	}
-	c->code->count += count;
-	Signature *s = count > 1 ? signature_bundle(e->arena, entry->plan, writer, k, count)
-	                         : signature_new(e->arena, entry->plan, writer, k);
-	uint64_t *kernel = table_cell(c->known, s->bytes.at, (size_t)s->bytes.count);
-	bool own = !c->before || has_matrix_registers(kern, entry->plan->machine);
+	size_t bytes = (size_t)s->bytes.count;
+	uint64_t *kernel = table_cell(c->known, s->bytes.at, bytes);
 	const uint64_t *before =
-	    own ? NULL : table_find(c->before, s->bytes.at, (size_t)s->bytes.count);
+	    own || !c->before ? NULL : table_find(c->before, s->bytes.at, bytes);
 	if (!*kernel && before) {
 		*kernel = *before;
 	} else if (!*kernel) {
 		PUSH(e->arena, e->kernels, s);
 		*kernel = (uint64_t)e->kernels.count;
 	}
+	return (int)*kernel - 1;
+}
+
+// Adds the launches of `count` kernels from k on, one launch if they are several, or of a loop, to
+// the entry.
+static void add_launches(Coder *c, const int *writer, int k, int count, Entry *entry)
+{
+	Arena *arena = c->emitter->arena;
+	const Kern *kern = &entry->plan->kerns.at[k];
+	if (kern->body) {
+		Entry body = plan_entry(c, kern->body);
+		entry->launch[entry->n++] =
+		    (Launch){.kern = kern, .body = take_copy(arena, &body, sizeof body)};
+		return;
+	}
+	Signature *s = count > 1 ? signature_bundle(arena, entry->plan, writer, k, count)
+	                         : signature_new(arena, entry->plan, writer, k);
+	int kernel = kernel_number(c, s, has_matrix_registers(kern, entry->plan->machine));
+	c->code->count += count;
 	c->code->local = MAX(c->code->local, kern->sched->local);
 	int launches = 0, number = 0;
 	for (Stage stage = BEFORE; stage < STAGES; stage++)
@@ -543,7 +552,7 @@ static void add_launches(Coder *c, const int *writer, int k, int count, Entry *e
 			entry->launch[entry->n++] =
 			    (Launch){.kern = kern,
 			             .kerns = count,
-			             .kernel = (int)*kernel - 1,
+			             .kernel = kernel,
 			             .number = number++,
 			             .launches = launches,
 			             .workers = workers,

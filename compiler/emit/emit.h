@@ -74,7 +74,6 @@ const char *compiler_id(Arena *);
 
 // "update W", or "dot NODE"; "update W and 2 more" of `count` kernels in one launch.
 const char *kern_name(Arena *, const Plan *, const Kern *, int count);
-const char *kern_kind(const Kern *); // as abi.def lists
 // "2*64x128x32 nt" (batch, rows, columns, terms; t: an operand is stored transposed), or the space.
 const char *kern_shape(Arena *, const Plan *, const Kern *);
 typedef struct Roles { // of a graph's values

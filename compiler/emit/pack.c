@@ -127,15 +127,20 @@ static Index first_term(Dot *d, Value step)
 	return add_index(g->vars, &none, &i, d->p.fold);
 }
 
-// Sets what is packed of two vectors of elements of k that are steps together: pairs of bf16, or of
-// each slice of f32.
-static void pair_up(Dot *d, Value (*pairs_of)(Gen *, Value, Value), Value x, Value y, Value *pairs)
+typedef Value Pairs(Gen *, Value, Value); // of two vectors of elements of k that are steps together
+
+// Sets what is packed of the parts of a step: pairs of each slice, or what they are.
+static void finish_parts(Dot *d, Pairs *pairs_of, const Value *parts, Value *slices)
 {
-	Value own[2][SLICES] = {{x}, {y}};
-	for (int i = 0; i < 2 && d->p.slices > 1; i++)
-		slice(d->g, own[i][0], false, own[i]);
+	Value own[2][SLICES];
+	if (d->p.slices == 1) {
+		slices[0] = parts[0];
+		return;
+	}
+	for (int i = 0; i < 2; i++)
+		slice(d->g, parts[i], false, own[i]);
 	for (int n = 0; n < d->p.slices; n++)
-		pairs[n] = pairs_of(d->g, own[0][n], own[1][n]);
+		slices[n] = pairs_of(d->g, own[0][n], own[1][n]);
 }
 
 // Sets the parts of a step of two elements: a pair of bf16, or both elements of f32, which are
@@ -148,22 +153,14 @@ static void join(Dot *d, Value x, Value y, Value *parts)
 		parts[0] = pairs_by_turns(d->g, x, y);
 }
 
-// Evaluates the parts of operand o at a complete step of two elements that begins at a term, with
-// lanes along its other axis.
-static void parts_at_term(Dot *d, int o, const Index *k, const Index *lanes, Value *parts)
-{
-	Index next = shift_index(*k, 1);
-	Value x = operand_at(d, o, k, lanes);
-	join(d, x, operand_at(d, o, &next, lanes), parts);
-}
-
-// The same at any step.
+// Evaluates the parts of operand o at a step, with lanes along its other axis.
 static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *parts)
 {
 	Gen *g = d->g;
-	if (d->p.fold > 1 && d->p.line % d->p.fold == 0) {
-		Index k = first_term(d, step);
-		parts_at_term(d, o, &k, lanes, parts);
+	if (d->p.fold > 1 && d->p.line % d->p.fold == 0) { // two elements that exist
+		Index first = first_term(d, step), next = shift_index(first, 1);
+		Value x = operand_at(d, o, &first, lanes);
+		join(d, x, operand_at(d, o, &next, lanes), parts);
 		return;
 	}
 	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
@@ -178,20 +175,11 @@ static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *
 	join(d, x, choose(g, some, y, LLVMConstNull(LLVMTypeOf(y))), parts);
 }
 
-// Sets what is packed of the parts of a step.
-static void finish_parts(Dot *d, const Value *parts, Value *slices)
-{
-	if (d->p.slices > 1)
-		pair_up(d, pairs_by_turns, parts[0], parts[1], slices);
-	else
-		slices[0] = parts[0];
-}
-
 static void at_step(Dot *d, int o, Value step, const Index *lanes, Value *slices)
 {
 	Value parts[2] = {0};
 	parts_at_step(d, o, step, lanes, parts);
-	finish_parts(d, parts, slices);
+	finish_parts(d, pairs_by_turns, parts, slices);
 }
 
 // A panel may begin vectors beyond the last column: these read the last ones again.
@@ -233,10 +221,7 @@ static void along_steps(Dot *d, int o, Value step, const Index *other, bool whol
 {
 	Value parts[2] = {0};
 	parts_along(d, o, step, other, whole, parts);
-	if (d->p.slices > 1)
-		pair_up(d, pairs_in_order, parts[0], parts[1], slices);
-	else
-		slices[0] = parts[0];
+	finish_parts(d, pairs_in_order, parts, slices);
 }
 
 // Stores a vector of each slice of operand o.

@@ -59,10 +59,11 @@ static bool varies(Gen *g, const Index *x)
 static bool window_steps(Gen *g, const Val *window, const Index *idx, const Index *step, Steps *own)
 {
 	const Shape *from = &val(g->graph, window->in[0])->shape;
-	for (int k = 0; k < window->attr->n / 7; k++) {
-		const int64_t *row = window->attr->i + 7 * k;
-		int64_t extent = from->dim[row[0]], by = row[6];
-		Index at = window_position(g->vars, row, &idx[row[0]], &idx[from->rank + k]);
+	WindowAxes windows = window_axes(window->attr);
+	for (int k = 0; k < windows.n; k++) {
+		const WindowAxis *w = &windows.at[k];
+		int64_t extent = from->dim[w->axis], by = w->up;
+		Index at = window_position(g->vars, w, &idx[w->axis], &idx[from->rank + k]);
 		int64_t each = stride_along(g->vars, &at, step);
 		if (each != 1 && each != -1)
 			continue;

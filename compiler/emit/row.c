@@ -147,12 +147,48 @@ static void store_step(Gen *g, int n, const Index *i, void *context)
 	store_loops(g, s, d->group + 1);
 }
 
+// Passes over the row once, for the reductions of a depth; keeps the values of that depth, which
+// later passes read. full: there are outputs of the full shape.
+static void pass_over(Gen *g, RowKernel *s, int depth, bool full)
+{
+	const ValSteps *kept = &g->kern->sched->keep;
+	bool along = g->kern->sched->along;
+	for (int i = 0; i < kept->count; i++)
+		if (kept->at[i].depth == depth) {
+			s->kept[i].next = g->keep;
+			g->keep = &s->kept[i];
+		}
+	Bound *here = g->keep;
+	g->outs = along && full;
+	g->prefetches = depth == 1 || along; // once the row is in cache
+	reduce_depth(g, s, depth);
+	g->keep = NULL;
+	g->outs = g->prefetches = false;
+	for (Bound *next; here; here = next) {
+		next = here->next;
+		bind_memory(g, here);
+	}
+}
+
+// Evaluates the outputs of the shape of the reductions, by output and unit; NULL: another output.
+static Value *reduced_outs(Gen *g, const RowKernel *s, const Index *idx)
+{
+	const Kern *k = g->kern;
+	Value *v = NEWS(g->arena, Value, k->nout * s->units);
+	for (int o = 0; o < k->nout; o++) {
+		bool reduced = is_reduced_out(g->graph, k, o);
+		for (int u = 0; u < s->units && reduced; u++)
+			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
+	}
+	return v;
+}
+
 // What has the shape of the reductions is evaluated before the outputs of the full shape, and
 // stored after them.
 static void worker_body(Gen *g, RowKernel *s)
 {
 	const Kern *k = g->kern;
-	const ValSteps *reduce = &k->sched->reduce, *kept = &k->sched->keep;
+	const ValSteps *reduce = &k->sched->reduce;
 	Bound *outer = g->bound;
 	int deepest = -1;
 	bool full = false;
@@ -161,31 +197,10 @@ static void worker_body(Gen *g, RowKernel *s)
 	for (int i = 0; i < reduce->count; i++)
 		deepest = MAX(deepest, reduce->at[i].depth);
 	s->late = deepest < 1;
-	for (int depth = 0; depth <= deepest; depth++) {
-		g->keep = NULL;
-		for (int i = 0; i < kept->count; i++)
-			if (kept->at[i].depth == depth) {
-				s->kept[i].next = g->keep;
-				g->keep = &s->kept[i];
-			}
-		Bound *here = g->keep;
-		g->outs = k->sched->along && full;
-		g->prefetches = depth == 1 || k->sched->along; // once the row is in cache
-		reduce_depth(g, s, depth);
-		g->keep = NULL;
-		g->outs = g->prefetches = false;
-		for (Bound *next; here; here = next) { // from here on, these are read
-			next = here->next;
-			bind_memory(g, here);
-		}
-	}
-	Value *v = NEWS(g->arena, Value, k->nout * s->units);
-	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
-	for (int o = 0; o < k->nout; o++) {
-		bool reduced = is_reduced_out(g->graph, k, o);
-		for (int u = 0; u < s->units && reduced; u++)
-			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
-	}
+	for (int depth = 0; depth <= deepest; depth++)
+		pass_over(g, s, depth, full);
+	const Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
+	Value *v = reduced_outs(g, s, idx);
 	if (full && !k->sched->along) {
 		g->ops->barrier(g); // outputs may lie where the reductions' operands lie
 		store_loops(g, s, 0);

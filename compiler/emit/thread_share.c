@@ -193,18 +193,21 @@ static int64_t share_side(const ThreadTile *d, int o)
 	return each ? ceil_div(side, unit) * unit : side;
 }
 
-// Threads side by side have what is side by side in memory; of a line that is no power of two of
-// loads, each has several parts.
-void share_start(ThreadTile *d, int o)
+static int64_t elements_of_thread(const ThreadTile *d, const Share *s)
 {
-	Gen *g = d->g;
+	return s->side * d->s->depth / d->g->target->machine->threads;
+}
+
+// Chooses which elements threads load together, and how many such loads each has.
+static void choose_loads(ThreadTile *d, int o)
+{
 	Share *s = &d->share[o];
-	int64_t extent = o ? d->p.dot.n : d->p.dot.m, depth = d->s->depth;
+	int64_t extent = o ? d->p.dot.n : d->p.dot.m;
+	int bytes = elems[val(d->g->graph, share_operand(d, o))->type].bytes;
 	s->along = (o ? d->s->b : d->s->a) == W_transpose;
 	s->side = share_side(d, o);
 	s->ends = extent % d->size[o] || s->side > d->size[o];
-	int64_t threads = g->target->machine->threads, all = s->side * depth / threads;
-	int bytes = elems[val(g->graph, share_operand(d, o))->type].bytes;
+	int64_t all = elements_of_thread(d, s);
 	s->vec = (int)MIN(all, WIDE / bytes);
 	int narrow = MIN(s->vec, (d->kind->asynchronous ? COPY : WIDE) / bytes);
 	while (!(s->wide = is_wide(d, o, s->vec)) && s->vec / 2 >= narrow)
@@ -214,10 +217,16 @@ void share_start(ThreadTile *d, int o)
 		s->vec = is_half(d->p.matrix) && pairs ? PAIR : 1;
 	}
 	s->count = (int)all / s->vec;
-	s->start = d->stage;
-	s->lines = s->along ? s->side : depth;
-	s->size = d->kind->share_size(d, o);
-	d->stage += s->size;
+}
+
+// Finds what each load of the thread brings, and where that goes. Threads side by side have what is
+// side by side in memory; of a line that is no power of two of loads, each has several parts.
+static void place_loads(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	int64_t extent = o ? d->p.dot.n : d->p.dot.m, depth = d->s->depth;
+	int64_t threads = g->target->machine->threads;
 	int64_t all_line = (s->along ? depth : s->side) / s->vec, line = all_line & -all_line;
 	if (finds_steps(d, o))
 		line = STEP_LANES;
@@ -248,9 +257,21 @@ void share_start(ThreadTile *d, int o)
 	if (!even || (side_by_side > 1 && side_by_side < s->count))
 		s->far = IRREGULAR;
 	s->next = regular && !s->found ? s->apart * d->kind->line(d, o) * d->packed_bytes : 0;
+}
+
+void share_start(ThreadTile *d, int o)
+{
+	Gen *g = d->g;
+	Share *s = &d->share[o];
+	choose_loads(d, o);
+	s->start = d->stage;
+	s->lines = s->along ? s->side : d->s->depth;
+	s->size = d->kind->share_size(d, o);
+	d->stage += s->size;
+	place_loads(d, o);
 	LLVMTypeRef type = is_pair(d, s) ? g->i32 : d->packed;
 	int each = is_pair(d, s) ? PAIR : 1;
-	for (int i = 0; i < all / each && !is_copied(d, s); i++)
+	for (int i = 0; i < elements_of_thread(d, s) / each && !is_copied(d, s); i++)
 		s->loaded[i] = variable(g, LLVMConstNull(type));
 }
 

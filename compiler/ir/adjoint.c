@@ -25,11 +25,11 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 	}
 	r = put_pad(g, put_slice(g, r, first, own.dim, turn), before, after, 0);
 	for (int a = 0; a < to->rank; a++) {
-		Attr window = {.n = 7, .i = {a, to->dim[a], 1, 1, 1, low[a], up[a]}};
+		WindowAxis window = {a, to->dim[a], 1, 1, 1, low[a], up[a]};
 		Shape shape = val(g, r)->shape;
 		shape.dim[a] = to->dim[a];
 		if (up[a] > 1)
-			r = put_reshape(g, put(g, O_window, 1, &r, &window), shape);
+			r = put_reshape(g, put_window(g, r, 1, &window, 0), shape);
 	}
 	return r;
 }
@@ -37,19 +37,19 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 // ---- window ---------------------------------------------------------------------------
 
 // Returns the sum over the first axis after those of an operand with `rank` axes, of the elements
-// of the windows that `row` describes, at the `count` indices that they come from. Element (o, k)
+// of windows along an axis `w`, at the `count` indices that they come from. Element (o, k)
 // of the window is operand index i = (o s + k d - b) / u, so the sum at i is over k, at o = (i u +
 // b - k d) / s. If o and k are merged into one axis with K elements per o, this index is o K + k =
 // (i u K + k (s - d K) + b K) / s: a window of the windows. The division is exact only for
 // integer o if K and s are coprime; K is padded with zeros until they are. Without dilation, an
 // index meets only every s-th element of a window: with i + b = p s + f and k = q s + f the sum is
 // over q, at o = p - q. So for each of these phases f, s is 1.
-static Ref sum_windows(Graph *g, Ref r, int rank, int64_t count, const int64_t *row)
+static Ref sum_windows(Graph *g, Ref r, int rank, int64_t count, const WindowAxis *w)
 {
 	Shape shape = val(g, r)->shape;
-	int axis = (int)row[0];
-	int64_t size = row[2], stride = row[3], dilation = row[4], before = row[5], up = row[6];
-	int64_t phases = dilation == 1 && up == 1 ? stride : 1, places = count;
+	int axis = (int)w->axis;
+	int64_t size = w->size, stride = w->stride, before = w->before;
+	int64_t phases = w->dilation == 1 && w->up == 1 ? stride : 1, places = count;
 	int64_t none[RANK] = {0}, more[RANK] = {0}, start[RANK] = {0}, perm[RANK];
 	if (phases > 1) {
 		start[axis] = before;
@@ -61,18 +61,16 @@ static Ref sum_windows(Graph *g, Ref r, int rank, int64_t count, const int64_t *
 	int64_t room = size;
 	while (common_divisor(room, stride) != 1)
 		room++;
-	more[rank] = room * phases - row[2];
+	more[rank] = room * phases - w->size;
 	for (int a = 0; a < shape.rank; a++)
 		perm[a] = a <= axis || a > rank ? a : a == axis + 1 ? rank : a - 1;
 	r = put_permute(g, put_pad(g, r, none, more, 0), perm);
 	Shape merged = val(g, r)->shape;
-	merged.dim[axis] = row[1] * room;
+	merged.dim[axis] = w->out * room;
 	merged.dim[axis + 1] = phases;
-	Attr window = {
-	    .n = 7,
-	    .i = {axis, places, size, up * room, stride - dilation * room, -before * room, stride}};
-	r = put_reshape(g, r, merged);
-	r = put(g, O_window, 1, &r, &window);
+	WindowAxis window = {
+	    axis, places, size, w->up * room, stride - w->dilation * room, -before * room, stride};
+	r = put_window(g, put_reshape(g, r, merged), 1, &window, 0);
 	r = put_reduce(g, O_sum, r, 1, (int64_t[]){merged.rank});
 	merged.dim[axis] = places * phases;
 	merged.rank--;
@@ -84,9 +82,9 @@ static Ref sum_windows(Graph *g, Ref r, int rank, int64_t count, const int64_t *
 }
 
 // Returns the gradient of window.
-Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row)[7])
+Ref put_unwindow(Graph *g, Ref r, const Shape *to, int n, const WindowAxis *w)
 {
-	for (int j = 0; j < nrow; j++)
-		r = sum_windows(g, r, to->rank, to->dim[row[j][0]], row[j]);
+	for (int j = 0; j < n; j++)
+		r = sum_windows(g, r, to->rank, to->dim[w[j].axis], &w[j]);
 	return r;
 }

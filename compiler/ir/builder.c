@@ -87,6 +87,13 @@ Ref put_pad(Graph *g, Ref x, const int64_t *before, const int64_t *after, double
 	return put(g, O_pad, 1, &x, &attr);
 }
 
+Ref put_window(Graph *g, Ref x, int n, const WindowAxis *axis, double fill)
+{
+	Attr attr = {.n = n * WINDOW_NUMS, .x = fill};
+	memcpy(attr.i, axis, sizeof *axis * (size_t)n);
+	return put(g, O_window, 1, &x, &attr);
+}
+
 Ref put_concat(Graph *g, int axis, int n, const Ref *in)
 {
 	return put(g, O_concat, n, in, &(Attr){.n = 1, .i = {axis}});

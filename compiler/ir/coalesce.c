@@ -95,13 +95,49 @@ static void visit_move(Survey *w, const Val *v, const Index *idx)
 	}
 }
 
+static void visit_dot(Survey *w, const Val *v, const Index *idx)
+{
+	int last = v->shape.rank - 1;
+	Index k = some_index(w->vars, last_dim(&val(w->graph, v->in[0])->shape)), in[RANK];
+	memcpy(in, idx, sizeof *in * (size_t)(last + 1));
+	in[last] = k;
+	visit(w, v->in[0], in);
+	in[last] = idx[last];
+	in[last - 1] = k;
+	visit(w, v->in[1], in);
+}
+
+static void visit_gather(Survey *w, const Val *v, const Index *idx)
+{
+	const Shape *from = &val(w->graph, v->in[0])->shape;
+	int axis = (int)v->attr->i[0], more = val(w->graph, v->in[1])->shape.rank - 1;
+	Index in[RANK];
+	visit(w, v->in[1], idx + axis);
+	for (int a = 0; a < from->rank; a++)
+		in[a] =
+		    a == axis ? some_index(w->vars, from->dim[a]) : idx[a < axis ? a : a + more];
+	visit(w, v->in[0], in);
+}
+
+// A reduction of the full space is along the axes of the space.
+static void visit_reduce(Survey *w, const Val *v, const Index *idx)
+{
+	const Shape *from = &val(w->graph, v->in[0])->shape;
+	uint32_t mask = axes_mask(v);
+	bool own = same_shape(from, w->shape) && same_axes(from, mask, w->reduce);
+	Index in[RANK];
+	for (int a = 0; a < from->rank; a++)
+		in[a] = !(mask >> a & 1) ? idx[a]
+		        : own            ? w->space[a]
+		                         : some_index(w->vars, from->dim[a]);
+	visit(w, v->in[0], in);
+}
+
 // Visits the operands of a value that is computed. Indices along which it reads more than one
 // element, or an element that the data decide, are variables.
 static void visit_inside(Survey *w, const Val *v, const Index *idx)
 {
-	const Shape *from = v->nin ? &val(w->graph, v->in[0])->shape : NULL;
-	Index linear, k, in[RANK];
-	int last = v->shape.rank - 1;
+	Index linear;
 	switch (prims[v->op].cls) {
 	case C_leaf:
 		if (v->op == O_iota)
@@ -117,37 +153,19 @@ static void visit_inside(Survey *w, const Val *v, const Index *idx)
 		for (int i = 0; i < v->nin; i++)
 			visit(w, v->in[i], idx);
 		break;
-	case C_reduce: { // of the full space: along the axes of the space
-		uint32_t mask = axes_mask(v);
-		bool own = same_shape(from, w->shape) && same_axes(from, mask, w->reduce);
-		for (int a = 0; a < from->rank; a++)
-			in[a] = !(mask >> a & 1) ? idx[a]
-			        : own            ? w->space[a]
-			                         : some_index(w->vars, from->dim[a]);
-		visit(w, v->in[0], in);
+	case C_reduce:
+		visit_reduce(w, v, idx);
 		break;
-	}
 	case C_move:
 		visit_move(w, v, idx);
 		break;
 	case C_dot:
-		k = some_index(w->vars, from->dim[last]);
-		memcpy(in, idx, sizeof *in * (size_t)(last + 1));
-		in[last] = k;
-		visit(w, v->in[0], in);
-		in[last] = idx[last];
-		in[last - 1] = k;
-		visit(w, v->in[1], in);
+		visit_dot(w, v, idx);
 		break;
 	default:
 		if (v->op != O_gather)
 			never("a value inside an expression");
-		int axis = (int)v->attr->i[0], more = val(w->graph, v->in[1])->shape.rank - 1;
-		visit(w, v->in[1], idx + axis);
-		for (int a = 0; a < from->rank; a++)
-			in[a] = a == axis ? some_index(w->vars, from->dim[a])
-			                  : idx[a < axis ? a : a + more];
-		visit(w, v->in[0], in);
+		visit_gather(w, v, idx);
 	}
 }
 

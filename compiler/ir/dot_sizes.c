@@ -153,12 +153,11 @@ static void square_sizes(DotSizes *p, const Sched *s)
 	p->panel_size *= POINTS;
 }
 
-static DotSizes matrix_sizes(const Graph *g, const Val *v)
+DotSizes matrix_sizes(const Graph *g, const Val *v)
 {
 	const Shape *b = &val(g, v->in[1])->shape;
 	int last = v->shape.rank - 1;
 	DotSizes p = {.lead = last - 1, .batch = 1, .m = 1};
-	// Leading axes along which b repeats, up to the rows, are rows of a.
 	while (p.lead > 0 && b->dim[p.lead - 1] == 1)
 		p.lead--;
 	for (int i = 0; i < last; i++)

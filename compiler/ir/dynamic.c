@@ -314,19 +314,20 @@ static void rule_sliced(Dynamic *d)
 	Graph *g = d->g;
 	d->out = *lengths_of(g, d->in[0]);
 	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
-		const int64_t *box = d->attr->i + 3 * a;
-		if (box[2] < 0)
+		SliceAxis s = slice_axes(d->attr)[a];
+		if (s.step < 0)
 			expect_fixed(d, 0, a);
 		Ref length = d->out.of[a];
-		if (!length || (!box[0] && box[2] == 1 && box[1] >= shape_at(d, 0)->dim[a]))
+		bool full = !s.start && s.step == 1 && s.count >= shape_at(d, 0)->dim[a];
+		if (!length || full)
 			continue;
-		if (box[0] || box[2] > 1) {
-			Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)box[2]);
-			Ref more = put_num(g, E_i64, (double)(box[2] - 1 - box[0]));
+		if (s.start || s.step > 1) {
+			Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)s.step);
+			Ref more = put_num(g, E_i64, (double)(s.step - 1 - s.start));
 			length = put2(g, O_div, put2(g, O_add, length, more), step);
 			length = put2(g, O_max, length, zero);
 		}
-		d->out.of[a] = put2(g, O_min, length, put_num(g, E_i64, (double)box[1]));
+		d->out.of[a] = put2(g, O_min, length, put_num(g, E_i64, (double)s.count));
 	}
 }
 
@@ -341,8 +342,9 @@ static void rule_padded(Dynamic *d)
 static void rule_windowed(Dynamic *d)
 {
 	d->out = *lengths_of(d->g, d->in[0]);
-	for (int k = 0; k < d->attr->n; k += 7)
-		expect_fixed(d, 0, (int)d->attr->i[k]);
+	WindowAxes w = window_axes(d->attr);
+	for (int k = 0; k < w.n; k++)
+		expect_fixed(d, 0, (int)w.at[k].axis);
 }
 
 static void rule_joined(Dynamic *d)

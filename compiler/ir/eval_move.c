@@ -14,7 +14,7 @@ static Source find_source(Op op, const Attr *attr, const Shape *from, const int6
 	for (int a = 0; a < from->rank; a++) {
 		s.up[a] = 1;
 		if (op == O_slice)
-			s.index[a] = attr->i[3 * a] + at[a] * attr->i[3 * a + 2];
+			s.index[a] = slice_axes(attr)[a].start + at[a] * slice_axes(attr)[a].step;
 		else if (op == O_permute)
 			s.index[attr->i[a]] = at[a];
 		else if (op == O_expand)
@@ -22,11 +22,12 @@ static Source find_source(Op op, const Attr *attr, const Shape *from, const int6
 		else
 			s.index[a] = op == O_pad ? at[a] - attr->i[2 * a] : at[a];
 	}
-	// Element (o, k) of a windowed axis is operand index (o stride + k dilation - before) / up.
-	for (int k = 0; op == O_window && k < attr->n / 7; k++) {
-		const int64_t *w = attr->i + 7 * k;
-		s.index[w[0]] = at[w[0]] * w[3] + at[from->rank + k] * w[4] - w[5];
-		s.up[w[0]] = w[6];
+	WindowAxes windows = window_axes(attr);
+	for (int k = 0; op == O_window && k < windows.n; k++) {
+		const WindowAxis *w = &windows.at[k];
+		s.index[w->axis] =
+		    at[w->axis] * w->stride + at[from->rank + k] * w->dilation - w->before;
+		s.up[w->axis] = w->up;
 	}
 	return s;
 }

@@ -508,12 +508,12 @@ static Item fn_unwindow(const Call *c)
 {
 	const Item *window = &c->in[2];
 	const Shape *own = &operand(c, 0)->shape, *to = &operand(c, 1)->shape;
-	const int64_t(*row)[7] = (const int64_t(*)[7])window->i;
-	int n = window->n / 7;
-	want_fit(c, window->n == 7 * n && own->rank == to->rank + n);
+	const WindowAxis *w = (const WindowAxis *)window->i;
+	int n = window->n / WINDOW_NUMS;
+	want_fit(c, window->n == n * WINDOW_NUMS && own->rank == to->rank + n);
 	for (int j = 0; j < n; j++)
-		want_fit(c, row[j][0] >= 0 && row[j][0] < to->rank && row[j][3] >= 1);
-	return ref_item(put_unwindow(c->g, c->in[0].ref, to, n, row));
+		want_fit(c, w[j].axis >= 0 && w[j].axis < to->rank && w[j].stride >= 1);
+	return ref_item(put_unwindow(c->g, c->in[0].ref, to, n, w));
 }
 
 // The signature has a letter per operand: v a value, n a number, l a list (a number is a list of

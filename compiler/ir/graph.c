@@ -276,9 +276,8 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 
 Ref put_fixed(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
-	if (nin == 2 && commutes(op) && operand_order(g, in[0]) > operand_order(g, in[1]))
-		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
-	Ref r = put_ordered(g, op, nin, in, attr);
+	bool swaps = nin == 2 && commutes(op) && operand_order(g, in[0]) > operand_order(g, in[1]);
+	Ref r = put_ordered(g, op, nin, swaps ? (Ref[]){in[1], in[0]} : in, attr);
 	Elem elem = working(g, val(g, r)->type);
 	return elem == val(g, r)->type ? r : put_cast(g, r, elem);
 }
@@ -465,7 +464,7 @@ void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *con
 	}
 }
 
-static void copy_ends(Graph *to, const Graph *from, const Ref *now)
+void copy_ends(Graph *to, const Graph *from, const Ref *now)
 {
 	for (int k = 0; k < from->outs.count; k++)
 		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);

@@ -152,6 +152,30 @@ typedef struct Split { // x / by and x % by
 	Index quotient, rest;
 } Split;
 
+// Returns variables for the quotient and the remainder of a sum that cannot be divided, created
+// once.
+static const Split *split_sum(Vars *w, const Index *x, int64_t by)
+{
+	int64_t low, high, key[1 + INDEX_WORDS] = {by};
+	int n = 1 + index_words(x, key + 1);
+	uint64_t *cell = table_cell(w->split, key, sizeof *key * (size_t)n);
+	Split *s = (Split *)(uintptr_t)*cell;
+	if (s)
+		return s;
+	int64_t align = index_align(w, x);
+	Var div = {.kind = V_div, .of = *x, .by = by}, mod = {.kind = V_mod, .of = *x, .by = by};
+	index_range(w, x, &low, &high);
+	div.extent = high / by + 1;
+	div.align = align % by == 0 && align ? align / by : 1;
+	mod.extent = MIN(by, high + 1);
+	mod.align = common_divisor(align, by);
+	s = NEW(w->arena, Split);
+	s->quotient = new_variable(w, div);
+	s->rest = new_variable(w, mod);
+	*cell = (uint64_t)(uintptr_t)s;
+	return s;
+}
+
 // Terms divisible by `by` go to the quotient; the remainder is in [0, by), or code divides it.
 void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *rest)
 {
@@ -180,26 +204,7 @@ void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *re
 	Index small = constant_index(r.constant / common);
 	for (int t = 0; t < r.n; t++)
 		add_term(w, &small, r.term[t].var, r.term[t].coef / common);
-	// A sum that cannot be divided has variables as quotient and remainder, created once.
-	by /= common;
-	int64_t key[1 + INDEX_WORDS] = {by};
-	int n = 1 + index_words(&small, key + 1);
-	uint64_t *cell = table_cell(w->split, key, sizeof *key * (size_t)n);
-	Split *s = (Split *)(uintptr_t)*cell;
-	if (!s) {
-		int64_t align = index_align(w, &small);
-		Var div = {.kind = V_div, .of = small, .by = by},
-		    mod = {.kind = V_mod, .of = small, .by = by};
-		index_range(w, &small, &low, &high);
-		div.extent = high / by + 1;
-		div.align = align % by == 0 && align ? align / by : 1;
-		mod.extent = MIN(by, high + 1);
-		mod.align = common_divisor(align, by);
-		s = NEW(w->arena, Split);
-		s->quotient = new_variable(w, div);
-		s->rest = new_variable(w, mod);
-		*cell = (uint64_t)(uintptr_t)s;
-	}
+	const Split *s = split_sum(w, &small, by / common);
 	Index left = constant_index(r.constant % common);
 	*quotient = add_index(w, &q, &s->quotient, 1);
 	*rest = add_index(w, &left, &s->rest, common);

@@ -54,9 +54,9 @@ int64_t index_align(const Vars *, const Index *);
 // operand's if `in` lies inside of it and the n entries of `zero` are 0, else the fill. Returns n.
 int operand_index(Vars *, const Graph *, const Val *, int k, const Index *idx, Index *in,
                   Index *zero);
-// Returns what a step of a window reads along the axis of a row of the window's attributes: a
-// position between elements as well, if the value is dilated.
-Index window_position(Vars *, const int64_t *row, const Index *window, const Index *step);
+// Returns what a step of a window reads along an axis: a position between elements as well, if the
+// value is dilated.
+Index window_position(Vars *, const WindowAxis *, const Index *window, const Index *step);
 // Sets `own` to the element that a broadcast of `shape` reads at idx: 0 along axes of size 1.
 void index_within(const Shape *, const Index *idx, Index *own);
 // True if a move may read outside of its operand, where it has a fill.

@@ -118,6 +118,27 @@ typedef struct Attr {
 	int64_t i[NUMS]; // layout by attribute kind, see prims.def
 } Attr;
 
+typedef struct SliceAxis { // of slice: the entries of its list, by axis
+	int64_t start, count, step;
+} SliceAxis;
+static inline const SliceAxis *slice_axes(const Attr *attr)
+{
+	return (const SliceAxis *)attr->i;
+}
+
+typedef struct WindowAxis { // of window: the same, see prims.def
+	int64_t axis, out, size, stride, dilation, before, up;
+} WindowAxis;
+enum { WINDOW_NUMS = sizeof(WindowAxis) / sizeof(int64_t) };
+typedef struct WindowAxes {
+	int n;
+	const WindowAxis *at;
+} WindowAxes;
+static inline WindowAxes window_axes(const Attr *attr)
+{
+	return (WindowAxes){attr->n / WINDOW_NUMS, (const WindowAxis *)attr->i};
+}
+
 typedef struct Val {
 	Op op;
 	Elem type;
@@ -272,7 +293,9 @@ Ref ref_of(const Graph *, const Val *); // Returns its reference.
 // its operands `in` already copied.
 typedef Ref Rewrite(void *context, Graph *to, const Val *v, const Ref *in);
 void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context);
-// The same, and copies outputs and stores; now may be NULL.
+// Copies outputs and stores of `from`, of the values now[r].
+void copy_ends(Graph *to, const Graph *from, const Ref *now);
+// Both; now may be NULL.
 void copy_graph(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context);
 
 // Returns the values that outputs and stores need, with the same slots and nodes.
@@ -320,6 +343,7 @@ Ref put_expand(Graph *, Ref, Shape);
 Ref put_permute(Graph *, Ref, const int64_t *perm);
 Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
 Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
+Ref put_window(Graph *, Ref, int n, const WindowAxis *, double fill);
 Ref put_concat(Graph *, int axis, int n, const Ref *);
 Ref put_gather(Graph *, Ref x, Ref index, int axis);
 Ref put_scatter(Graph *, Ref x, Ref index, Ref update, int axis, int mode);
@@ -593,7 +617,7 @@ void rule_read(Book *, Arena *, Lexer *);
 // ---- adjoint.c: adjoints of moves -----------------------------------------------------
 
 Ref put_unslice(Graph *, Ref, const Shape *to, const int64_t *start, const int64_t *step);
-Ref put_unwindow(Graph *, Ref, const Shape *to, int nrow, const int64_t (*row)[7]);
+Ref put_unwindow(Graph *, Ref, const Shape *to, int n, const WindowAxis *);
 
 // ---- text.c: writes graphs as text and reads them -------------------------------------
 

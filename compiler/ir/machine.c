@@ -26,6 +26,11 @@ bool has_thread_matrix(const Machine *machine)
 	return machine->pairs > 1 && machine->threads == 1;
 }
 
+bool has_matrix(const Machine *machine)
+{
+	return has_thread_matrix(machine) || has_block_matrix(machine);
+}
+
 bool has_matrix_registers(const Kern *kern, const Machine *machine)
 {
 	bool products = kern->kind == L_dot || kern->kind == L_attend;

@@ -28,12 +28,11 @@ bool has_fill(Op op)
 	return op == O_pad || op == O_window || op == O_concat;
 }
 
-// A row has: axis, windows, size, stride, dilation, padding, dilation of the value.
-Index window_position(Vars *w, const int64_t *row, const Index *window, const Index *step)
+Index window_position(Vars *w, const WindowAxis *axis, const Index *window, const Index *step)
 {
-	Index at = constant_index(-row[5]);
-	at = add_index(w, &at, window, row[3]);
-	return add_index(w, &at, step, row[4]);
+	Index at = constant_index(-axis->before);
+	at = add_index(w, &at, window, axis->stride);
+	return add_index(w, &at, step, axis->dilation);
 }
 
 int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx, Index *in,
@@ -41,6 +40,7 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 {
 	const Shape *from = &val(g, v->in[k])->shape;
 	const int64_t *i = v->attr->i;
+	WindowAxes windows = window_axes(v->attr);
 	Index linear;
 	int n = 0;
 	switch (v->op) {
@@ -50,12 +50,12 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 		break;
 	case O_window:
 		memcpy(in, idx, sizeof *in * (size_t)from->rank);
-		for (int k = 0; k < v->attr->n / 7; k++) {
-			const int64_t *row = i + 7 * k;
-			Index *at = &in[row[0]];
-			*at = window_position(w, row, &idx[row[0]], &idx[from->rank + k]);
-			if (row[6] > 1)
-				split_index(w, at, row[6], at, &zero[n++]);
+		for (int k = 0; k < windows.n; k++) {
+			const WindowAxis *axis = &windows.at[k];
+			Index *at = &in[axis->axis];
+			*at = window_position(w, axis, &idx[axis->axis], &idx[from->rank + k]);
+			if (axis->up > 1)
+				split_index(w, at, axis->up, at, &zero[n++]);
 		}
 		break;
 	case O_concat:
@@ -72,8 +72,9 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 		break;
 	case O_slice:
 		for (int a = 0; a < v->shape.rank; a++) {
-			Index start = constant_index(i[3 * a]);
-			in[a] = add_index(w, &start, &idx[a], i[3 * a + 2]);
+			SliceAxis s = slice_axes(v->attr)[a];
+			Index start = constant_index(s.start);
+			in[a] = add_index(w, &start, &idx[a], s.step);
 		}
 		break;
 	case O_expand:

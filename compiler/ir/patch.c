@@ -75,9 +75,10 @@ static bool add_move(Digits *d, const Place *p, int axis, int64_t coef)
 
 bool windows_overlap(const Val *window)
 {
+	WindowAxes w = window_axes(window->attr);
 	bool any = false;
-	for (int i = 0; i < window->attr->n; i += 7)
-		any |= window->attr->i[i + 2] > 1;
+	for (int k = 0; k < w.n; k++)
+		any |= w.at[k].size > 1;
 	return any;
 }
 

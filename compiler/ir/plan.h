@@ -287,6 +287,7 @@ const Machine *machine_named(const char *); // NULL: no class has this name
 // True if blocks of threads have matrix instructions, for f16, bf16 and f32 or TF32.
 bool has_block_matrix(const Machine *);
 bool has_thread_matrix(const Machine *); // True if threads, of a CPU, have matrix registers.
+bool has_matrix(const Machine *);        // Either: rounded operands of products are stored.
 bool has_matrix_registers(const Kern *, const Machine *); // True if the kernel's products use them.
 // True if the machine has matrix instructions of warpgroups, which multiply that type in tiles of
 // so many rows.
@@ -350,6 +351,7 @@ LoopWork loop_work(Arena *, const Plan *, const Kern *loop);
 
 // ---- plan_text.c ----------------------------------------------------------------------
 
+extern const char *const kern_kinds[]; // names, by KernKind
 char *plan_text(Arena *, const Plan *);
 // Reads a plan and the graph before it, in the lexer's arena.
 Plan *lexer_plan(Lexer *, const struct Book *);
@@ -458,6 +460,9 @@ bool fits_matrix(const Patch *, int rank, int matrix);
 // worth it. patch: the rows of the left operand are windows. Where products are rounded, those that
 // are not stay products of f32.
 bool multiplies_slices(const Graph *, const Machine *, int64_t m, int64_t n, int64_t k, bool patch);
+// Returns the sizes that do not depend on the schedule: those of the matrices. Leading axes along
+// which b repeats, up to the rows, are rows of a.
+DotSizes matrix_sizes(const Graph *, const Val *dot);
 DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
 
 // Sizes computed from the schedule of a product in tiles of blocks of threads.

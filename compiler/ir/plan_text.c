@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = {
+const char *const kern_kinds[] = {
     [L_map] = "map",       [L_row] = "row",         [L_col] = "col",   [L_dot] = "dot",
     [L_attend] = "attend", [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
 static const char *const blocks[] = {
@@ -114,7 +114,7 @@ static void say_kern(Printer *p, const Kern *kern, const Reads *reads)
 {
 	Text *t = &p->text;
 	const Graph *g = p->plan->graph;
-	say(t, "kernel %s [", kinds[kern->kind]);
+	say(t, "kernel %s [", kern_kinds[kern->kind]);
 	for (int a = 0; a < kern->space.rank; a++)
 		say(t, "%s%s%lld", a ? "," : "", kern->reduce >> a & 1 ? "/" : "",
 		    (long long)kern->space.dim[a]);
@@ -240,7 +240,7 @@ static void read_kern(Reader *r)
 	Lexer *l = r->l;
 	VEC(Ref) out = {0};
 	VEC(Location) to = {0};
-	Kern kern = {.kind = (KernKind)lexer_choice(l, COUNT(kinds), kinds)};
+	Kern kern = {.kind = (KernKind)lexer_choice(l, COUNT(kern_kinds), kern_kinds)};
 	kern.reduce = lexer_dims(l, &kern.space);
 	for (;;) {
 		bool indented = l->kind == T_indent;

@@ -145,7 +145,8 @@ static int feature_slice(const ScaleAnalysis *s, Ref r, const AxisMap *map)
 	const Shape *full = &val(s->g, v->in[0])->shape;
 	int axis = -1;
 	for (int a = 0; a < full->rank; a++) {
-		int64_t step = v->attr->i[3 * a + 2], stride = steps_along(map, map->rank - 1, a);
+		int64_t step = slice_axes(v->attr)[a].step,
+		        stride = steps_along(map, map->rank - 1, a);
 		if (v->shape.dim[a] == full->dim[a] || stride == 0)
 			continue;
 		axis = axis == -1 && step == 1 && stride > 0 && is_along(map, a, map->rank - 1)
@@ -161,7 +162,7 @@ static bool is_same_slice(const ScaleAnalysis *s, Ref r, Ref o, int axis)
 {
 	const Val *v = val(s->g, r), *w = val(s->g, o);
 	return v->shape.rank == w->shape.rank && v->shape.dim[axis] == w->shape.dim[axis] &&
-	       v->attr->i[3 * axis] == w->attr->i[3 * axis] &&
+	       slice_axes(v->attr)[axis].start == slice_axes(w->attr)[axis].start &&
 	       surd_same(demand_or_one(s, r), demand_or_one(s, o));
 }
 
@@ -176,7 +177,7 @@ static bool add_slice(const ScaleAnalysis *s, OutputSlices *slices, Ref r, int a
 	        gap = val(s->g, v->in[0])->shape.dim[axis] * stride - run, n = 0;
 	if (!slices->owner)
 		slices->owner = NEWS(s->arena, Ref, size + 1);
-	for (int64_t e = v->attr->i[3 * axis] * stride; run && e < size; e++) {
+	for (int64_t e = slice_axes(v->attr)[axis].start * stride; run && e < size; e++) {
 		if (slices->owner[e] && !is_same_slice(s, r, slices->owner[e], axis))
 			return false;
 		slices->owner[e] = r;

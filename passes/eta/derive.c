@@ -262,7 +262,7 @@ void propagate(Inference *p, Ref r, const Val *v)
 			*slices = NEW(s->arena, ParamSlices);
 			(*slices)->axis = axis;
 		}
-		ParamSlice slice = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
+		ParamSlice slice = {slice_axes(v->attr)[axis].start, v->shape.dim[axis], p->of[r]};
 		PUSH(s->arena, (*slices)->list, slice);
 		if ((*slices)->axis != axis)
 			(*slices)->axis = -1;

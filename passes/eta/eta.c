@@ -122,18 +122,17 @@ void settle_etas(Arena *arena, const Graph *g, Eta *eta, const EtaOptions *optio
 			eta[i].matrices = matrices_of(arena, &g->slots.at[i].shape, &eta[i]);
 }
 
-Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
+static ScaleAnalysis analysis_new(Arena *arena, const Graph *g, const EtaOptions *options,
+                                  const Rules *rules)
 {
-	const Graph *g = has_loop(forward) ? eta_graph(arena, forward) : forward;
 	const char *convention = options->convention ? options->convention : "paper";
 	bool authors = !strcmp(convention, "jestimator");
 	if (!authors && strcmp(convention, "paper") != 0)
 		fail_status(STATUS_USAGE, "--convention",
 		            "expected paper or jestimator, found '%s'", convention);
-	Rules paper = eta_rules();
 	ScaleAnalysis s = {.arena = arena,
 	                   .g = g,
-	                   .rules = options->rules ? options->rules : &paper,
+	                   .rules = rules,
 	                   .authors = authors,
 	                   .live = graph_uses(arena, g)};
 	s.out = NEWS(arena, bool, g->nval);
@@ -164,6 +163,14 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.data_product = NEWS(arena, Ref, g->slots.count + 1);
 	s.lookups = NEWS(arena, bool, g->slots.count + 1);
 	s.stream = NEWS(arena, bool, g->slots.count + 1);
+	return s;
+}
+
+Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
+{
+	const Graph *g = has_loop(forward) ? eta_graph(arena, forward) : forward;
+	Rules paper = eta_rules();
+	ScaleAnalysis s = analysis_new(arena, g, options, options->rules ? options->rules : &paper);
 	find_natures(&s);
 	find_readers(&s);
 	find_roots(&s);

@@ -100,7 +100,7 @@ int sliced_axis(const Val *slice, const Shape *full)
 	for (int a = 0; a < full->rank; a++) {
 		if (slice->shape.dim[a] == full->dim[a])
 			continue;
-		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
+		if (axis >= 0 || slice_axes(slice->attr)[a].step != 1)
 			return -1;
 		axis = a;
 	}
@@ -136,22 +136,23 @@ Ref table_of(const ScaleAnalysis *s, Ref r)
 }
 
 // Returns how many elements of a window along an axis come from the data, averaged over all
-// windows; *live: how many do in some window. row: see window in prims.def.
-static double data_taps(const ScaleAnalysis *s, const Val *window, const int64_t *row, double *live)
+// windows; *live: how many do in some window.
+static double data_taps(const ScaleAnalysis *s, const Val *window, const WindowAxis *w,
+                        double *live)
 {
-	int64_t size = val(s->g, window->in[0])->shape.dim[row[0]], stride = row[3], up = row[6],
-	        period = up / common_divisor(stride, up);
+	int64_t size = val(s->g, window->in[0])->shape.dim[w->axis],
+	        period = w->up / common_divisor(w->stride, w->up);
 	double taps = 0;
 	*live = 0;
-	spend(s->g->arena, COST_elements, (uint64_t)row[2]);
-	for (int64_t k = 0; k < row[2]; k++) {
-		int64_t first = k * row[4] - row[5], hits = 0,
-		        from = first < 0 ? (-first + stride - 1) / stride : 0,
-		        to = MIN(row[1], (size * up - first + stride - 1) / stride);
+	spend(s->g->arena, COST_elements, (uint64_t)w->size);
+	for (int64_t k = 0; k < w->size; k++) {
+		int64_t first = k * w->dilation - w->before, hits = 0,
+		        from = first < 0 ? ceil_div(-first, w->stride) : 0,
+		        to = MIN(w->out, ceil_div(size * w->up - first, w->stride));
 		for (int64_t o = from; o < MIN(to, from + period) && !hits; o++)
-			if ((o * stride + first) % up == 0)
+			if ((o * w->stride + first) % w->up == 0)
 				hits = (to - o + period - 1) / period;
-		taps += (double)hits / (double)MAX(row[1], 1);
+		taps += (double)hits / (double)MAX(w->out, 1);
 		*live += hits > 0;
 	}
 	return taps;
@@ -160,9 +161,10 @@ static double data_taps(const ScaleAnalysis *s, const Val *window, const int64_t
 bool mostly_padding(const ScaleAnalysis *s, const Val *window)
 {
 	double inside = 1, live;
-	for (const int64_t *row = window->attr->i; row < window->attr->i + window->attr->n;
-	     row += 7)
-		inside *= data_taps(s, window, row, &live) * (double)row[6] / (double)row[2];
+	WindowAxes w = window_axes(window->attr);
+	for (int k = 0; k < w.n; k++)
+		inside *= data_taps(s, window, &w.at[k], &live) * (double)w.at[k].up /
+		          (double)w.at[k].size;
 	return inside < 0.5;
 }
 
@@ -173,13 +175,14 @@ static int64_t terms_met(const ScaleAnalysis *s, int64_t m, const Val *window)
 	double all = 1, data = 1, live;
 	int64_t strides = 1;
 	bool transposed = false;
-	for (const int64_t *row = window->attr->i; row < window->attr->i + window->attr->n;
-	     row += 7) {
-		double taps = data_taps(s, window, row, &live);
-		all *= (double)row[2];
-		data *= taps * (double)row[2] / fmax(live, 1);
-		strides *= known(s, F_strides) ? row[6] : 1;
-		transposed |= row[4] < 0;
+	WindowAxes axes = window_axes(window->attr);
+	for (int k = 0; k < axes.n; k++) {
+		const WindowAxis *w = &axes.at[k];
+		double taps = data_taps(s, window, w, &live);
+		all *= (double)w->size;
+		data *= taps * (double)w->size / fmax(live, 1);
+		strides *= known(s, F_strides) ? w->up : 1;
+		transposed |= w->dilation < 0;
 	}
 	bool few = transposed && known(s, F_taps) && data < all / (double)strides / 2;
 	return few || m % strides ? MAX(llround((double)m * data / all), 1) : m / strides;

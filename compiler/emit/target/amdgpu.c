@@ -184,13 +184,9 @@ Target *hip_target(Arena *arena, const char *name, const Target *host)
 	bool emulated = !strcmp(name, "hip:host");
 	const char *gpu = name[3] && !emulated ? name + strlen("hip:") : gpus[0].name;
 	int known = FIND(gpu, gpus);
-	if (known < 0) {
-		Text names = {.arena = arena};
-		for (int k = 0; k < COUNT(gpus); k++)
-			say(&names, "%s%s", k ? ", " : "", gpus[k].name);
+	if (known < 0)
 		fail_status(STATUS_USAGE, "--target", "unknown GPU '%s'; expected %s", gpu,
-		            names.at);
-	}
+		            NAMES(arena, gpus, ", "));
 	*t = emulated ? *host
 	              : (Target){.triple = "amdgcn-amd-amdhsa",
 	                         .cpu = gpus[known].name,

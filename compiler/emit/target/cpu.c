@@ -132,10 +132,7 @@ static const struct {
 
 const char *cpu_names(Arena *arena)
 {
-	Text names = {.arena = arena};
-	for (int k = 0; k < COUNT(cpus); k++)
-		say(&names, "%s%s", k ? ", " : "", cpus[k].cpu);
-	return names.at;
+	return NAMES(arena, cpus, ", ");
 }
 
 const char *triple_names(Arena *arena)

@@ -207,13 +207,9 @@ Target *cuda_target(Arena *arena, const char *name, const Target *host)
 	const char *gpu = name[4] ? name + strlen("cuda:") : OLDEST;
 	gpu = !strcmp(gpu, "host") ? MATRIX : emulated ? gpu + strlen("host-") : gpu;
 	int known = FIND(gpu, gpus);
-	if (known < 0) {
-		Text names = {.arena = arena};
-		for (int k = 0; k < COUNT(gpus); k++)
-			say(&names, "%s%s", k ? ", " : "", gpus[k]);
+	if (known < 0)
 		fail_status(STATUS_USAGE, "--target", "unknown GPU '%s'; expected %s", gpu,
-		            names.at);
-	}
+		            NAMES(arena, gpus, ", "));
 	if (!emulated)
 		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
