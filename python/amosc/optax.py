@@ -148,7 +148,8 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
 
     scales         see above
     learning_rate  xi, or a schedule of it (default: 1/sqrt(batches + 2000), or .01); if given,
-                   other defaults are the paper's. The warm-up multiplies it
+                   other defaults are the paper's, which follow from the schedule's first value.
+                   The warm-up multiplies it
     batches        N, the number of independent batches in the data; None: unknown, which selects
                    Algorithm 1
     labels         labels in a batch, over which the loss is a mean; None: gradients are not clipped
@@ -159,6 +160,12 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
     options        of amosc.eta(), if scales is a model
     """
     xi = _at(learning_rate, 0) if learning_rate is not None else None
+    if callable(learning_rate) and not xi and beta is None:
+        raise ValueError(
+            "learning_rate: the schedule begins at 0, from which no beta follows\n"
+            "  help: give beta, such as 1 - xi for the largest xi; with warmup=0, the schedule "
+            "alone rises"
+        )
     a = _scales.settings(
         batches,
         labels,
