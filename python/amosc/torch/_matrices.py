@@ -9,6 +9,7 @@ from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tup
 
 import torch
 
+from .. import _scales as by_name
 from ._base import Optimizer, Rows, state_type
 from ._fused import Rule
 from ._scales import ScaleWarning, resolve
@@ -106,6 +107,8 @@ class _Matrices(Optimizer):
     def __init__(self, params: Any, example_inputs: Any, module: Optional[torch.nn.Module],
                  scales: Any, options: Mapping[str, Any], defaults: Dict[str, Any],
                  adam: Dict[str, Any]):
+        by_name.check(adam_lr=adam["lr"], table_decay=adam["decays"]["table"],
+                      weight_decay=adam["decays"]["decay"])
         groups, self._scales = resolve(params, example_inputs, module, scales, options)
         self._policy = self._scales.policy(self.target)
         self._decay, self._adam = self._scales.policy("adamw-groups"), adam
@@ -122,6 +125,7 @@ class _Matrices(Optimizer):
         params = param_group["params"]
         given = {key: param_group.pop(key) for key in ("adam_lr", "table_decay")
                  if key in param_group}
+        by_name.check(**given)
         parts: Dict[str, Dict[str, Any]] = {}
         for one in [params] if isinstance(params, torch.Tensor) else params:
             parameter = one[1] if isinstance(one, tuple) else one
