@@ -206,7 +206,7 @@ AMOS_API double amos_metric(const struct amos *m, const char *name);
 /* Saves parameters, frozen weights, buffers and state to a file that appears when it is complete.
  * amosc reads it, too: amosc export writes the weights into the model file. */
 AMOS_API int amos_save(const struct amos *m, const char *path);
-/* Loads a checkpoint of the same model, or the best of a run directory. */
+/* Loads a checkpoint of the same model and optimizer, or the best of a run directory. */
 AMOS_API int amos_load(struct amos *m, const char *path);
 #endif
 /* The same in memory. amos_checkpoint_bytes() is the number of bytes that amos_store() writes. They

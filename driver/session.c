@@ -98,20 +98,43 @@ static int set_bytes(const char *name, const char *value, int64_t *to)
 	return AMOS_DONE;
 }
 
+// Types of numbers from 0 on, and what else each must be.
+static const struct {
+	const char *type, *expected;
+	double above, below; // exclusive
+	bool zero;           // 0 is one, too
+} number_types[] = {
+    {"number", "", -1, HUGE_VAL, true},
+    {"part", "a number below 1", -1, 1, true},
+    {"positive", "a number > 0", 0, HUGE_VAL, false},
+    {"fraction", "a number between 0 and 1", 0, 1, false},
+    {"growth", "0 or a number > 1", 1, HUGE_VAL, true},
+};
+
+static int set_number(const char *name, const char *type, const char *value, double *to)
+{
+	for (int i = 0; i < COUNT(number_types); i++) {
+		if (strcmp(number_types[i].type, type) != 0)
+			continue;
+		int status = amos_set_number(name, value, to);
+		bool fits = *to > number_types[i].above && *to < number_types[i].below;
+		return status || fits || (!*to && number_types[i].zero)
+		           ? status
+		           : amos_fail(AMOS_USAGE, "--%s: expected %s, found '%s'", name,
+		                       number_types[i].expected, value);
+	}
+	return AMOS_DONE;
+}
+
 // Reads a value of an option's type: an integer to *n, another number to *x.
 static void read_value(const Session *session, OptionName option, const char *value, int64_t *n,
                        double *x)
 {
 	const char *type = options[option].type, *name = long_name(session->arena, option);
-	bool part = !strcmp(type, "part");
-	int status = !strcmp(type, "count")            ? amos_set_count(name, value, n)
-	             : !strcmp(type, "natural")        ? amos_set_natural(name, value, n)
-	             : !strcmp(type, "bytes")          ? set_bytes(name, value, n)
-	             : part || !strcmp(type, "number") ? amos_set_number(name, value, x)
-	                                               : AMOS_DONE;
-	if (!status && part && *x >= 1)
-		status = amos_fail(AMOS_USAGE, "--%s: expected a number below 1, found '%s'", name,
-		                   value);
+	int status = !strcmp(type, "count")     ? amos_set_count(name, value, n)
+	             : !strcmp(type, "natural") ? amos_set_natural(name, value, n)
+	             : !strcmp(type, "bytes")   ? set_bytes(name, value, n)
+	                                        : set_number(name, type, value, x);
 	if (status)
 		bad_usage(session, amos_error());
 }

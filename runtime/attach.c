@@ -375,7 +375,7 @@ static int write_read(struct amos_data *data)
 	return *note ? AMOS_DONE : amos_no_memory("--data");
 }
 
-static int write_note(struct amos_data *data, const struct amos_model *model)
+static int write_note(struct amos_data *data, const struct amos_model *model, bool trains)
 {
 	free(data->note);
 	char **note = &data->note;
@@ -389,6 +389,11 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	amos_append(note, ", %lld per batch: %lld %s to train on, %lld %s held out\n",
 	            (long long)data->batch, (long long)batches, PLURAL(batches, "batch", "batches"),
 	            (long long)held, amos_unit(data, held));
+	int64_t rest = data->train - batches * data->batch;
+	if (trains && !data->stream && rest)
+		amos_append(note,
+		            "data: each epoch leaves out %lld %s, at random: too few for a batch\n",
+		            (long long)rest, amos_unit(data, rest));
 	int64_t left = amos_data_left(data, model);
 	if (data->train < data->length && left)
 		amos_append(note,
@@ -438,5 +443,5 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		              "--data: %lld %s to evaluate on, fewer than one batch of %lld" HELP
 		              "supply more data, or a smaller --split or --batch",
 		              (long long)samples, amos_unit(data, samples), (long long)data->batch);
-	return status ? status : write_note(data, model);
+	return status ? status : write_note(data, model, trains);
 }

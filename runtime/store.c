@@ -355,12 +355,55 @@ static int check_slots(const struct amos_image *c, const struct amos_model *mode
 	                       VERSIONS_OF(c));
 }
 
+// Returns the name of the optimizer in an identity, up to the end of its line; NULL: none is given.
+static const char *optimizer_in(const char *identity, int64_t count)
+{
+	static const char key[] = "--optimizer\t";
+	const int64_t length = sizeof key - 1;
+	for (int64_t at = 0, i; at + length < count; at++) {
+		for (i = 0; i < length && identity[at + i] == key[i];)
+			i++;
+		if (i == length)
+			return identity + at + length;
+	}
+	return NULL;
+}
+
+static int line_length(const char *text, const char *end)
+{
+	int length = 0;
+	while (text + length < end && text[length] != '\n')
+		length++;
+	return length;
+}
+
+// Fails if another optimizer's state has the same names and shapes.
+static int check_optimizer(const struct amos_image *c, const struct amos_model *model)
+{
+	const char *identity = (const char *)c->at + c->identity,
+	           *ours = model->identity ? model->identity : "";
+	const char *end = identity + c->identity_bytes, *our_end = ours + length_of(ours);
+	const char *found = optimizer_in(identity, c->identity_bytes),
+	           *expected = optimizer_in(ours, our_end - ours);
+	if (!found || !expected)
+		return AMOS_DONE;
+	int length = line_length(found, end), count = line_length(expected, our_end), i = 0;
+	while (i < length && i < count && found[i] == expected[i])
+		i++;
+	return i == length && i == count
+	           ? AMOS_DONE
+	           : amos_fail(AMOS_INPUT, "%s: of another optimizer: expected %.*s, found %.*s",
+	                       c->name, count, expected, length, found);
+}
+
 int amos_image_load(const struct amos_image *c, struct amos *m)
 {
 	const struct amos_model *model = m->model;
 	struct amos_record r;
 	int64_t at = c->records;
 	int status = check_slots(c, model);
+	if (!status)
+		status = check_optimizer(c, model);
 	if (!status && amos_find_slot(model, "amos.rate") >= 0)
 		amos_set_rate(m, 1);
 	for (int64_t i = 0; !status && !c->start && i < model->nslots; i++) {

@@ -122,6 +122,25 @@ static void versions(void)
 	amos_close(m);
 }
 
+// The state of two optimizers may have the same names and shapes.
+static void optimizers(void)
+{
+	struct amos_model lion = mock_line, sgd = mock_line;
+	lion.identity = "model\tline\n--optimizer\tlion\n--rate\t1\n";
+	sgd.identity = "model\tline\n--optimizer\tsgd\n";
+	struct amos *a = open_line(&lion), *b = open_line(&sgd), *c = open_line(&mock_line);
+	struct amos_position point;
+	CHECK(!amos_save(a, "lion.ckpt"), "save");
+	CHECK(!load(a, "lion.ckpt", &point) && !load(c, "lion.ckpt", &point), "load: %s",
+	      amos_error());
+	CHECK(load(b, "lion.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "lion.ckpt: of another optimizer: expected sgd, found lion"),
+	      "another optimizer: %s", amos_error());
+	amos_close(a);
+	amos_close(b);
+	amos_close(c);
+}
+
 // Files of formats that this amosc cannot read are reported as such, whatever follows.
 static void other_formats(void)
 {
@@ -303,6 +322,7 @@ int main(void)
 	there_and_back();
 	damaged("good.ckpt");
 	versions();
+	optimizers();
 	other_formats();
 	without_version();
 	start();

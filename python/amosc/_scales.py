@@ -14,12 +14,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
+import numpy
+
 import amosc
 
 from ._library import Double, InputError, lib, need
 
 GIVEN = ("xi", "beta", "momentum", "warmup", "clip", "extra_l2", "average")
 DERIVED = ("coef", "pace", "strength", "most", "reach", "least", "mix")
+
+
+PARTS = ("beta", "momentum", "b1", "b2", "betas")  # numbers below 1
+
+
+def check(**numbers: Any) -> None:
+    """Fails unless hyperparameters, which may be None, are numbers that the command takes."""
+    for name, value in numbers.items():
+        below = 1 if name in PARTS else math.inf
+        if value is not None and not 0 <= value < below:
+            kind = "below 1 and of" if below == 1 else "of"
+            raise ValueError(f"{name}: expected a number {kind} at least 0, found {value}")
+
+
+def check_eta(name: str, eta: Any) -> None:
+    """Fails unless a scale, a number or an array of any kind, is positive. None: there is none."""
+    if eta is None:
+        return
+    values = numpy.asarray(getattr(eta, "tolist", lambda: eta)(), "f8")
+    if not (numpy.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"{name}: expected a positive eta, found {eta}")
 
 
 class _Settings(ctypes.Structure):  # struct amosc_amos
@@ -37,9 +60,7 @@ def settings(
     labels   labels in a batch, over which the loss is a mean; None: unknown, so that gradients are
              not clipped
     """
-    for name, value in {"batches": batches, "labels": labels, **given}.items():
-        if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name}: expected a number of at least 0, found {value}")
+    check(batches=batches, labels=labels, **given)
     made = _Settings(*(math.nan if given.get(name) is None else given[name] for name in GIVEN))
     need(lib.amosc_amos_defaults(ctypes.byref(made), batches or 0, labels or 0))
     return {name: getattr(made, name) for name, _ in made._fields_}

@@ -81,6 +81,14 @@ def _check(path: Sequence[Any], row: Mapping[str, Any], x: Any) -> None:
         )
 
 
+def _check_numbers(*rates: Rate, **numbers: Any) -> None:
+    """Fails unless hyperparameters of matrices are what the command takes."""
+    _scales.check(**numbers)
+    for rate in rates:
+        if not callable(rate):
+            _scales.check(learning_rate=rate)
+
+
 def _at(rate: Rate, count: Any) -> Any:
     return rate(count) if callable(rate) else rate
 
@@ -148,7 +156,8 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
 
     scales         see above
     learning_rate  xi, or a schedule of it (default: 1/sqrt(batches + 2000), or .01); if given,
-                   other defaults are the paper's. The warm-up multiplies it
+                   other defaults are the paper's, which follow from the schedule's first value.
+                   The warm-up multiplies it
     batches        N, the number of independent batches in the data; None: unknown, which selects
                    Algorithm 1
     labels         labels in a batch, over which the loss is a mean; None: gradients are not clipped
@@ -159,6 +168,12 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
     options        of amosc.eta(), if scales is a model
     """
     xi = _at(learning_rate, 0) if learning_rate is not None else None
+    if callable(learning_rate) and not xi and beta is None:
+        raise ValueError(
+            "learning_rate: the schedule begins at 0, from which no beta follows\n"
+            "  help: give beta, such as 1 - xi for the largest xi; with warmup=0, the schedule "
+            "alone rises"
+        )
     a = _scales.settings(
         batches,
         labels,
@@ -176,6 +191,7 @@ def amos(scales: Any, learning_rate: Rate | None = None, *, batches: float | Non
     def slots(path: Sequence[Any], x: Any) -> Any:
         row = row_of(path)
         _check(path, row, x)
+        _scales.check_eta(f"parameter '{'.'.join(_keys(path))}'", row["eta"])
         shape = row.get("slots")
         if shape is None and x.ndim > 1:
             name = ".".join(_keys(path))
@@ -328,6 +344,8 @@ def muon(scales: Any, learning_rate: Rate = 0.02, *, weight_decay: float = 0.0,
     The arguments are those of amosc.torch.Muon. `scales` must be a report or a model: numbers have
     no roles.
     """
+    _check_numbers(learning_rate, adam_learning_rate, weight_decay=weight_decay, momentum=momentum,
+                   ns_steps=ns_steps, b1=b1, b2=b2, eps=eps, table_decay=table_decay)
     if factor not in ("factor", "rms_factor"):
         raise ValueError(f"factor: expected 'factor' or 'rms_factor', found '{factor}'")
 
@@ -374,6 +392,8 @@ def hyperball(scales: Any, learning_rate: Rate = 0.02, *, base: str = "muon",
 
     The arguments are those of amosc.torch.Hyperball; the radius is the norm at the expected scale.
     """
+    _check_numbers(learning_rate, adam_learning_rate, weight_decay=weight_decay, momentum=momentum,
+                   ns_steps=ns_steps, b1=b1, b2=b2, eps=eps, table_decay=table_decay)
     if base not in ("muon", "adam"):
         raise ValueError(f"base: expected 'muon' or 'adam', found '{base}'")
 

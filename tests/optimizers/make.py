@@ -70,6 +70,32 @@ def adamw(o, s, w, g, t, rate, name, every):
     return adam(o, s, w, g, t, rate, decay_of(o, name))
 
 
+def adam_l2(o, s, w, g, t, rate, name, every):
+    """arXiv 1412.6980, with L2 in the gradient"""
+    return adam(o, s, w, g + decay_of(o, name) * w, t, rate, 0)
+
+
+def sgd(o, s, w, g, t, rate, name, every):
+    """As torch.optim.SGD"""
+    g = g + decay_of(o, name) * w
+    s['m'] = o['momentum'] * s.of('m', g) + g
+    return w - rate * s['m']
+
+
+def adafactor(o, s, w, g, t, rate, name, every):
+    """arXiv 1804.04235, algorithms 4 and 5, without momentum"""
+    keep, square = 1 - t**-0.8, g * g + o['eps']
+    if w.ndim < 2:
+        s['v'] = v = keep * s.of('v', g) + (1 - keep) * square
+    else:
+        s['r'] = keep * s.get('r', 0) + (1 - keep) * square.mean(-1, keepdims=True)
+        s['c'] = keep * s.get('c', 0) + (1 - keep) * square.mean(-2, keepdims=True)
+        v = s['r'] * s['c'] / s['r'].mean(-2, keepdims=True)
+    u = g / np.sqrt(v)
+    u = u / max(1, math.sqrt(np.mean(u * u)))
+    return w * (1 - rate * decay_of(o, name)) - rate * max(1e-3, math.sqrt(np.mean(w * w))) * u
+
+
 def nadamw(o, s, w, g, t, rate, name, every):
     """Dozat 2016, with decoupled decay"""
     def momentum(t):
@@ -203,8 +229,8 @@ def run(optimizer, schedule, o, names):
     return case
 
 
-STEP = dict(adamw=adamw, nadamw=nadamw, lion=lion, ademamix=ademamix, schedulefree=schedulefree,
-            muon=by_matrix(muon_step), hyperball=by_matrix(hyperball_step))
+STEP = dict(adamw=adamw, adam=adam_l2, sgd=sgd, adafactor=adafactor, nadamw=nadamw, lion=lion, ademamix=ademamix,
+            schedulefree=schedulefree, muon=by_matrix(muon_step), hyperball=by_matrix(hyperball_step))
 ADAM = dict(beta=0.9, beta2=0.99, eps=1e-8)
 DECAYS = dict(decay=0.1, table_decay=0.05, other_decay=0.02)
 ALL = list(PARAMS)
@@ -224,6 +250,10 @@ CASES = [
     run('prodigy', 'cosine', dict(ADAM, rate=0.5, d0=1e-4, d_coef=2, growth=3, warmup=2), ['bias', 'conv']),
     run('muon', 'constant', dict(ADAM | DECAYS, rate=0.02, adam_rate=0.003, momentum=0.95, warmup=2), ALL),
     run('hyperball', 'constant', dict(ADAM | DECAYS, rate=0.02, adam_rate=0.003, momentum=0.95), ALL),
+    run('adam', 'constant', dict(ADAM | DECAYS, rate=0.1, warmup=3), ALL),
+    run('sgd', 'cosine', dict(DECAYS, rate=0.1, momentum=0.9), ALL),
+    run('sgd', 'constant', dict(rate=0.1, momentum=0), ['bias']),
+    run('adafactor', 'constant', dict(DECAYS, rate=0.1, eps=1e-30), ALL),
 ]
 print('{"steps": %d, "cases": [' % STEPS)
 print(',\n'.join(json.dumps(case) for case in CASES))

@@ -143,6 +143,7 @@ class Amos(Optimizer):
                  momentum: Optional[float] = None, clip: Optional[float] = None,
                  extra_l2: Optional[float] = None, warmup: Optional[float] = None,
                  average: float = 0, foreach: Optional[bool] = None, fused: Optional[bool] = None, **options: Any):
+        by_name.check(lr=lr)
         defaults: Dict[str, Any] = by_name.settings(
             batches,
             labels,
@@ -185,6 +186,8 @@ class Amos(Optimizer):
                     f"{key}: expected one value or a list of {len(params)}, found {len(value)}"
                 )
             param_group[key] = value
+        for i, eta in enumerate(param_group["eta"]):
+            by_name.check_eta(f"parameter {self.name(param_group, i)}", eta)
 
     def _scale(self, group: Dict[str, Any], i: int, parameter: torch.Tensor) -> torch.Tensor:
         """Returns eta of the parameter of index i in a group, with the rank of the parameter."""

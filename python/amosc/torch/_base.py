@@ -6,8 +6,12 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 
+from .. import _scales as by_name
 from . import _fused
 
+# Settings that are numbers.
+NUMBERS = ("lr", "beta", "momentum", "clip", "extra_l2", "warmup", "average", "weight_decay", "eps",
+           "ns_steps")
 Rows = List[Tuple[int, torch.Tensor]]  # parameters, with their indices in a group
 
 
@@ -38,6 +42,9 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         super().add_param_group(param_group)
+        by_name.check(**{name: param_group[name] for name in NUMBERS if name in param_group})
+        for beta in param_group.get("betas", ()):
+            by_name.check(betas=beta)
         if param_group["fused"]:
             self.rule(param_group)
             for i, parameter in enumerate(param_group["params"]):

@@ -56,6 +56,7 @@ def groups(module: Any, example_inputs: Any = None, *, scales: Any = None,
         raise ValueError("lr, base: of target 'mup', which needs the rate lr")
     if optimizer not in ("adam", "sgd"):
         raise ValueError(f"optimizer: expected 'adam' or 'sgd', found '{optimizer}'")
+    by_name.check(lr=lr, weight_decay=weight_decay, table_decay=table_decay)
     found = resolve(module, example_inputs, None, scales, options)[1]
     decays = {"decay": weight_decay, "table": table_decay}
     if mup:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from .. import _scales as by_name
 from ._base import Optimizer, Rows, state_type
 from ._fused import Rule
 from ._scales import ScaleWarning, resolve
@@ -106,6 +107,8 @@ class _Matrices(Optimizer):
     def __init__(self, params: Any, example_inputs: Any, module: Optional[torch.nn.Module],
                  scales: Any, options: Mapping[str, Any], defaults: Dict[str, Any],
                  adam: Dict[str, Any]):
+        by_name.check(adam_lr=adam["lr"], table_decay=adam["decays"]["table"],
+                      weight_decay=adam["decays"]["decay"])
         groups, self._scales = resolve(params, example_inputs, module, scales, options)
         self._policy = self._scales.policy(self.target)
         self._decay, self._adam = self._scales.policy("adamw-groups"), adam
@@ -117,8 +120,12 @@ class _Matrices(Optimizer):
         return self._scales.report
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """Adds the groups into which roles divide one."""
+        """Adds the groups into which roles divide one. Its keys are for what the arguments of these
+        names are for: lr for matrices and weight_decay for kernels, if it has some."""
         params = param_group["params"]
+        given = {key: param_group.pop(key) for key in ("adam_lr", "table_decay")
+                 if key in param_group}
+        by_name.check(**given)
         parts: Dict[str, Dict[str, Any]] = {}
         for one in [params] if isinstance(params, torch.Tensor) else params:
             parameter = one[1] if isinstance(one, tuple) else one
@@ -130,11 +137,24 @@ class _Matrices(Optimizer):
                 part["matrices"].append(policy["matrices"])
             else:
                 role = self._decay[parameter]["group"] if policy else "unused"
-                own = {"lr": self._adam["lr"], "weight_decay": self._adam["decays"].get(role, 0.0)}
-                part = parts.setdefault(role, {**own, **param_group, "params": [], "role": role})
+                part = parts.setdefault(role, dict(param_group, params=[], role=role))
             part["params"].append(one)
-        for part in parts.values():
+        for role, part in parts.items():
+            if role != self.target:
+                part.update(self._adam_settings(role, param_group, given, parts.keys()))
             super().add_param_group(part)
+
+    def _adam_settings(self, role: str, group: Mapping[str, Any], given: Mapping[str, Any],
+                       roles: Collection[str]) -> Dict[str, Any]:
+        """Returns the rate and the decay of parameters of a role, in a group with these roles."""
+        lr, decay = self._adam["lr"], self._adam["decays"].get(role, 0.0)
+        if self.target not in roles:
+            lr = group.get("lr", lr)
+        if role == "decay" or not {self.target, "decay"} & set(roles):
+            decay = group.get("weight_decay", decay)
+        if role == "table":
+            decay = given.get("table_decay", decay)
+        return {"lr": given.get("adam_lr", lr), "weight_decay": decay}
 
     def update(self, rows: Rows, w: List[torch.Tensor], g: List[torch.Tensor], t: int,
                group: Dict[str, Any]) -> None:
