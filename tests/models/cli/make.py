@@ -1050,3 +1050,15 @@ smoothed (float[n, 4] x, int64[n] labels) => (float loss)
 model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=torch.ops.aten.cross_entropy_loss.default]"
                                        "(args = (%y, %labels, None, 1, -100, 0.1), kwargs = {})")
 save(model, "smoothed.onnx")
+
+# A bound of the type of a part of a sequence, which only declarations have.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+like (float[2, 4] x) => (float[2, 2] y)
+<float[2] w = {0.5, -0.25}, int64 two = {2}, int64 zero = {0}, int64 bound = {-100}, float[2, 2] part, float bottom>
+{
+  parts = SplitToSequence<axis = 1>(x, two)
+  part = SequenceAt(parts, zero)
+  h = Mul(part, w)
+  bottom = CastLike(bound, h)
+  y = Max(h, bottom)
+}"""), "like.onnx")
