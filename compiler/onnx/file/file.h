@@ -139,6 +139,7 @@ typedef enum Trait { // of the elements of a weight
 	T_fourier,   // a Fourier transform
 	T_bank,      // mostly zeros, and nothing negative
 	T_basis,     // polynomials of one line
+	T_grid,      // straight lines along an axis, none constant
 	TRAITS,
 } Trait;
 

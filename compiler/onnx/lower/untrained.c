@@ -180,6 +180,26 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 	return l.n >= SHORTEST;
 }
 
+// True if all lines along an axis are straight, and none is constant.
+static bool is_grid_along(Reader *r, Weight *w, int axis)
+{
+	const Lines l = lines_along(w, axis);
+	for (int64_t i = 0; i < l.count && l.n > 1; i++) {
+		int64_t at = line_start(&l, i);
+		if (weight_number(r, w, at) == weight_number(r, w, at + l.step))
+			return false;
+	}
+	return is_regular_along(r, w, axis);
+}
+
+static bool is_grid(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank; a++)
+		if (is_grid_along(r, w, a))
+			return true;
+	return false;
+}
+
 static bool is_regular(Reader *r, Weight *w)
 {
 	for (int a = 0; a < w->shape.rank; a++)
@@ -194,7 +214,7 @@ static bool has(Reader *r, Weight *w, Trait trait)
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
 	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
 	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank,
-	    [T_basis] = is_basis};
+	    [T_basis] = is_basis,     [T_grid] = is_grid};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -476,14 +496,27 @@ static bool normalizes_input(const Use *u)
 	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
 }
 
+// True if PyTorch's older exporter stored it without a name, which it gives to moves of a weight as
+// to what it computes from weights, and the operator reads no weights: such as a norm under a Clip.
+static bool is_nameless_value(const Use *u)
+{
+	const Weight *w = u->w;
+	return starts_with(u->r->proto->producer_name, "pytorch") &&
+	       is_opaque(w->alias ? w->alias : w->name) && u->role == R_none &&
+	       role_of(u->reader, u->input) == R_none && !is_one_of(OPS_recurrent, u->reader) &&
+	       !is_one_of(OPS_contractions, u->reader);
+}
+
 const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
 	    "computed by the exporter: a weight to train, or a constant to --freeze?";
 	const NodeProto *node = u->node;
-	const Weight *w = u->w;
+	Weight *w = u->w;
 	if (!node || u->r->file->trained)
 		return NULL;
+	if (has(u->r, w, T_grid))
+		return "a grid by its numbers: a weight to train, or a constant to --freeze?";
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
@@ -500,7 +533,7 @@ const char *reason_to_ask(const Use *u)
 	bool kernel = is_one_of(OPS_affine, node) && u->operand == 1 && !w->alias &&
 	              starts_with(w->name, "onnx::") &&
 	              !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
-	if (kernel || is_folded_table(u))
+	if (kernel || is_folded_table(u) || is_nameless_value(u))
 		return computed;
 	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
 		return "mostly zeros and nothing negative: a weight to train, or a constant to "

@@ -1062,3 +1062,20 @@ like (float[2, 4] x) => (float[2, 2] y)
   bottom = CastLike(bound, h)
   y = Max(h, bottom)
 }"""), "like.onnx")
+
+# A norm that PyTorch's older exporter computed from a weight that the file has too, and a buffer that holds knots.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+knots (float[n, 3] x) => (float[n, 2] y, float[n, 3, 5] z)
+<float[2, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[2, 1] norm = {0.935414, 1.145644}, float[5] knots = {-1.0, -0.5, 0, 0.5, 1.0}, int64[1] last = {-1}>
+{
+  least = Constant<value = float {1e-12}>()
+  divisor = Clip(norm, least)
+  row = Div(w, divisor)
+  column = Transpose(row)
+  y = MatMul(x, column)
+  h = Tanh(x)
+  each = Unsqueeze(h, last)
+  z = Sub(each, knots)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[0] = "onnx::Clip_5"
+save(model, "knots.onnx")
