@@ -288,6 +288,18 @@ static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
 	return signed_order(c, 0, rows);
 }
 
+// Warns if PyTorch's newer exporter wrote a mean as no reduction: ONNX has none.
+static void doubt_mean(const Call *c)
+{
+	const char *reduction = argument_of(c->node, "aten.scatter_reduce.two]", 4);
+	if (reduction && starts_with(reduction, " mean") && !is_const(c->g, c->in[2]))
+		doubt(c->r,
+		      format(c->r->arena,
+		             "%s: the mean of scatter_reduce did not reach the file, and the last "
+		             "element at an index stays; divide a sum by counts, and export again",
+		             node_where(c->r->arena, c->node)));
+}
+
 void lower_scatter_elements(Call *c)
 {
 	Graph *g = c->g;
@@ -295,6 +307,7 @@ void lower_scatter_elements(Call *c)
 	in_val(c, 2);
 	Ref at = meant_elements(c);
 	const Val *v = val(g, at);
+	doubt_mean(c);
 	int64_t count = v->op == O_const && !scatter_mode(c) ? count_of(&v->shape) : 0;
 	bool *seen = count ? NEWS(c->r->arena, bool, count_of(&s)) : NULL;
 	for (int64_t i = 0; i < count; i++) {

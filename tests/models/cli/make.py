@@ -1079,3 +1079,15 @@ knots (float[n, 3] x) => (float[n, 2] y, float[n, 3, 5] z)
 }""")
 model.graph.initializer[1].name = model.graph.node[1].input[0] = "onnx::Clip_5"
 save(model, "knots.onnx")
+
+# A mean that only the call has: ScatterElements has none.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 18], producer_name: "pytorch">
+averaged (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[3, 2] zeros = {0, 0, 0, 0, 0, 0}>
+{
+  h = MatMul(x, w)
+  y = ScatterElements<axis = 0, reduction = "none">(zeros, index, h)
+}""")
+model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%y : [num_users=1] = call_function[target=torch.ops.aten.scatter_reduce.two]"
+                                       "(args = (%zeros, 0, %index, %h, mean), kwargs = {})")
+save(model, "averaged.onnx")
