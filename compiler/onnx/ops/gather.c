@@ -239,6 +239,20 @@ void lower_gather_elements(Call *c)
 // min and max depend on the order of integers.
 enum { SCATTER_MIN = 3 };
 
+// True if PyTorch's older exporter meant a sum: it writes index_add as a scatter into zeros, which
+// is added to the rest. By ONNX, no index may repeat then, so that a sum is no other result.
+static bool means_sum(const Call *c)
+{
+	const Reader *r = c->r;
+	double zero;
+	if (c->space->depth || call_of(c->node) ||
+	    !starts_with(r->proto->producer_name, "pytorch") || !const_num(c->g, c->in[0], &zero) ||
+	    zero)
+		return false;
+	const Reading *read = find_name(r->file, c->node->output[0])->first;
+	return read && !read->next && !strcmp(read->node->op_type, "Add");
+}
+
 static int scatter_mode(const Call *c)
 {
 	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
@@ -246,7 +260,7 @@ static int scatter_mode(const Call *c)
 	int found = FIND(mode, modes);
 	if (found < 0)
 		invalid_node(c, "reduction '%s'", mode);
-	return found;
+	return found || !means_sum(c) ? found : 1;
 }
 
 // True for 0, 1, .. n - 1.
