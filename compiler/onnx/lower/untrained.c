@@ -81,18 +81,35 @@ static bool is_fourier(Reader *r, Weight *w)
 	       (on_circles(r, w, 0, false, false) || on_circles(r, w, last, false, false));
 }
 
-// True if it may be filters or an interpolation: no negative element, and mostly zeros.
+// True if it may be filters, an interpolation or a graph's edges: no negative element, and not all
+// equal.
 static bool is_filter_bank(Reader *r, Weight *w)
 {
 	enum { LEAST = 16, LOOK = 4096 };
-	int64_t n = count_of(&w->shape), zeros = 0;
+	int64_t n = count_of(&w->shape);
+	double first = n ? weight_number(r, w, 0) : 0;
+	bool differ = false;
 	for (int64_t i = 0; i < n; i++) {
 		double x = weight_number(r, w, i);
-		zeros += x == 0;
-		if (x < 0 || !isfinite(x) || (i == LOOK && zeros == i + 1))
+		differ |= x != first;
+		if (x < 0 || !isfinite(x) || (i == LOOK && !differ))
 			return false;
 	}
-	return n >= LEAST && zeros < n && zeros >= n / 2;
+	return n >= LEAST && differ;
+}
+
+// True for a vector whose elements rise or fall: a schedule.
+static bool is_schedule(Reader *r, Weight *w)
+{
+	enum { SHORTEST = 8 };
+	int64_t n = count_of(&w->shape);
+	bool rises = true, falls = true;
+	for (int64_t i = 1; i < n; i++) {
+		double step = weight_number(r, w, i) - weight_number(r, w, i - 1);
+		rises &= step > 0;
+		falls &= step < 0;
+	}
+	return n >= SHORTEST && w->shape.rank == 1 && (rises || falls);
 }
 
 // True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
@@ -208,13 +225,89 @@ static bool is_regular(Reader *r, Weight *w)
 	return false;
 }
 
+typedef struct Wave { // the line that starts at an element
+	bool is;      // it obeys x[k - 1] + x[k + 1] = turn x[k]
+	bool varies;  // its elements differ
+	double turn;  // 2 cos of the angle between elements
+} Wave;
+
+// Sines of large angles, in f32, have errors of up to `slack`.
+static Wave wave_at(Reader *r, Weight *w, const Lines *l, int64_t start)
+{
+	const double slack = 2e-3, least_change = 1e-2;
+	double most = 0, low = INFINITY, high = -INFINITY, peak = 0, sum = 0;
+	for (int64_t k = 0; k < l->n; k++) {
+		double x = weight_number(r, w, start + k * l->step);
+		most = MAX(most, fabs(x));
+		low = MIN(low, x);
+		high = MAX(high, x);
+		if (!k || k == l->n - 1 || fabs(x) <= fabs(peak))
+			continue;
+		peak = x;
+		sum = weight_number(r, w, start + (k - 1) * l->step) +
+		      weight_number(r, w, start + (k + 1) * l->step);
+	}
+	Wave wave = {.varies = high - low > least_change * most,
+	             .turn = peak != 0 ? sum / peak : 0};
+	for (int64_t k = 1; k < l->n - 1; k++) {
+		int64_t at = start + k * l->step;
+		double error = weight_number(r, w, at - l->step) +
+		               weight_number(r, w, at + l->step) -
+		               wave.turn * weight_number(r, w, at);
+		if (!(fabs(error) <= slack * most))
+			return wave;
+	}
+	wave.is = fabs(wave.turn) <= 2 + slack;
+	return wave;
+}
+
+// True if all lines along an axis are waves, one of them is no straight line, and a quarter of them
+// varies: low frequencies do not.
+static bool is_waves_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 5, PART = 4 };
+	const double straight = 1.99;
+	const Lines l = lines_along(w, axis);
+	int64_t vary = 0, turn = 0;
+	for (int64_t i = 0; i < l.count && l.n >= SHORTEST; i++) {
+		const Wave wave = wave_at(r, w, &l, line_start(&l, i));
+		if (!wave.is)
+			return false;
+		vary += wave.varies;
+		turn += wave.varies && wave.turn < straight;
+	}
+	return turn && vary * PART >= l.count;
+}
+
+static bool is_waves(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank; a++)
+		if (is_waves_along(r, w, a))
+			return true;
+	return false;
+}
+
+// True for zeros and ones: initial values of parameters are one or the other.
+static bool is_mask(Reader *r, Weight *w)
+{
+	bool met[2] = {false};
+	for (int64_t i = 0; i < count_of(&w->shape); i++) {
+		double x = weight_number(r, w, i);
+		if (x != 0 && x != 1)
+			return false;
+		met[x != 0] = true;
+	}
+	return met[0] && met[1];
+}
+
 // Looks for a trait once per weight.
 static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
-	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
-	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank,
-	    [T_basis] = is_basis,     [T_grid] = is_grid};
+	    [T_hides] = hides,        [T_two] = two_values,      [T_sines] = is_sinusoid,
+	    [T_regular] = is_regular, [T_fourier] = is_fourier,  [T_bank] = is_filter_bank,
+	    [T_basis] = is_basis,     [T_grid] = is_grid,        [T_waves] = is_waves,
+	    [T_mask] = is_mask,       [T_schedule] = is_schedule};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -246,6 +339,24 @@ static bool is_folded_table(const Use *u)
 {
 	return is_opaque(u->w->alias ? u->w->alias : u->w->name) && wide_axes(&u->w->shape) > 1 &&
 	       is_one_of(OPS_arithmetic, u->reader);
+}
+
+// Returns why a weight with a name is none, by values that no parameter starts with; else NULL.
+// Biases that open the gates of an LSTM are zeros and ones.
+static const char *buffer_by_values(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	int wide = wide_axes(&w->shape);
+	if (!is_one_of(OPS_arithmetic, u->reader))
+		return no_reason;
+	if (is_score_bias(u) && has(r, w, T_hides))
+		return masked;
+	if (wide > 1 && (has(r, w, T_sines) || (!has_few_values(r, w, 2) && has(r, w, T_waves))))
+		return sines;
+	bool factor = is_word("Mul Sub", u->reader->op_type);
+	return wide && (wide > 1 || factor) && has(r, w, T_mask) ? "a mask of two numbers"
+	                                                         : no_reason;
 }
 
 // Decides by name, shape and values, for a file without metadata.
@@ -300,7 +411,7 @@ static const char *guess_reason(const Use *u)
 	if (u->node && !strcmp(u->node->op_type, "InstanceNormalization") && !named &&
 	    has_few_values(r, w, 1))
 		return "ones or zeros";
-	return no_reason;
+	return buffer_by_values(u);
 }
 
 static Weight *weight_named(const Reader *r, const char *name)
@@ -515,7 +626,7 @@ const char *reason_to_ask(const Use *u)
 	Weight *w = u->w;
 	if (!node || u->r->file->trained)
 		return NULL;
-	if (has(u->r, w, T_grid))
+	if (!w->table && has(u->r, w, T_grid))
 		return "a grid by its numbers: a weight to train, or a constant to --freeze?";
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature)
@@ -535,10 +646,13 @@ const char *reason_to_ask(const Use *u)
 	              !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
 	if (kernel || is_folded_table(u) || is_nameless_value(u))
 		return computed;
-	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
-		return "mostly zeros and nothing negative: a weight to train, or a constant to "
-		       "--freeze?";
-	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_basis))
+	bool contracted = !w->table && is_one_of(OPS_contractions, u->reader);
+	bool scales = wide_axes(&w->shape) > 1 && is_word("Mul Div", u->reader->op_type);
+	if ((contracted || scales) && has(u->r, u->w, T_bank))
+		return "nothing negative in it: a weight to train, or a constant to --freeze?";
+	if (w->table && has(u->r, u->w, T_schedule))
+		return "a schedule by its numbers: a weight to train, or a constant to --freeze?";
+	if (contracted && has(u->r, u->w, T_basis))
 		return "a basis of functions by its numbers: a weight to train, or a constant to "
 		       "--freeze?";
 	return NULL;

@@ -1101,3 +1101,42 @@ added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
   sum = ScatterElements<axis = 0>(zeros, index, h)
   y = Add(b, sum)
 }"""), "added.onnx")
+
+# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions, rotations, edges and a schedule.
+# Biases that open the gates of an LSTM are zeros and ones, too; a slope is learned.
+n, d = 6, 4
+angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(2) / 2)
+tables = {
+    "later": np.where(np.tri(n) > 0, 0, -np.inf),
+    "triangle": np.tri(n),
+    "pe": np.stack([np.sin(angle), np.cos(angle)], -1).reshape(n, d),
+    "cos": np.tile(np.cos(angle), 2),
+    "sin": np.tile(np.sin(angle), 2),
+    "edges": (np.cos(np.arange(n)[:, None] - np.arange(n)) + 2) / 12,
+    "steps": np.sqrt(np.cumprod(1 - np.linspace(0.01, 0.2, 10))),
+    "gates.bias": np.array([0, 0, 1, 1]),
+    "slope": np.array([[0.5, -0.25, 0.125, 0.25]] * n) * np.array([1, 2, 3, 1, 2, 3])[:, None],
+    "w": np.sin(1.0 + np.arange(d * d)).reshape(d, d),
+}
+nodes = [
+    node("Add", ["x", "pe"], ["h"]),
+    node("MatMul", ["h", "w"], ["p"]),
+    node("Add", ["p", "gates.bias"], ["q"]),
+    node("Mul", ["q", "cos"], ["one"]),
+    node("Mul", ["q", "sin"], ["two"]),
+    node("Add", ["one", "two"], ["turned"]),
+    node("Transpose", ["turned"], ["t"], perm=[0, 2, 1]),
+    node("MatMul", ["turned", "t"], ["scores"]),
+    node("Add", ["scores", "later"], ["shown"]),
+    node("Softmax", ["shown"], ["weights"], axis=-1),
+    node("Mul", ["weights", "triangle"], ["kept"]),
+    node("MatMul", ["kept", "q"], ["v"]),
+    node("MatMul", ["edges", "v"], ["sum"]),
+    node("Mul", ["sum", "slope"], ["sloped"]),
+    node("Gather", ["steps", "i"], ["step"]),
+    node("Mul", ["sloped", "step"], ["y"]),
+]
+inputs = [value("x", F, [2, n, d]), value("i", I, [])]
+graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, n, d])],
+                          [numpy_helper.from_array(table.astype("f"), name) for name, table in tables.items()])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
