@@ -39,26 +39,36 @@ static int64_t line_start(const Lines *l, int64_t i)
 	return i / l->step * l->step * l->n + i % l->step;
 }
 
-// True if pairs of elements along an axis, cosine and sine, lie on circles: element i with i + half
-// or, if `adjacent`, each with the next. `unit`: the circles have radius 1. Else each line has its
-// own, and angles vary: a Fourier transform under a window.
-static bool on_circles(Reader *r, Weight *w, int axis, bool adjacent, bool unit)
+typedef struct Circles { // where cosines and sines lie in a line
+	int64_t first;   // line
+	int64_t apart;   // entries from a cosine to its sine
+	int64_t block;   // entries of half cosines, half sines
+	bool unit;       // the circles have radius 1
+} Circles;
+
+// True if pairs of elements along an axis, cosine and sine, lie on circles of radius 1. Else each
+// line has its own, and angles vary: a Fourier transform under a window.
+static bool on_circles(Reader *r, Weight *w, int axis, Circles c)
 {
 	const Lines l = lines_along(w, axis);
-	int64_t half = l.n / 2, apart = (adjacent ? 1 : half) * l.step, least = unit ? 2 : 4;
-	bool varies = unit;
-	if (l.n % 2 || l.n < least || l.count < least)
+	int64_t least = c.unit ? 2 : 4, count = l.count - c.first;
+	bool varies = c.unit;
+	if (c.apart < 1 || l.n % c.block || c.block % 2 || l.n < least || count < least)
 		return false;
-	for (int64_t i = 0; i < l.count; i++) {
-		int64_t line = line_start(&l, (i + l.count / 2) % l.count); // windows end in zeros
+	for (int64_t i = 0; i < count; i++) {
+		int64_t line =
+		    line_start(&l, c.first + (i + count / 2) % count); // windows end in zeros
 		double first = weight_number(r, w, line);
-		double radius = unit ? 1 : hypot(first, weight_number(r, w, line + apart));
-		double slack = unit ? 5e-4 : 1e-3 * radius + 1e-6;
+		double radius =
+		    c.unit ? 1 : hypot(first, weight_number(r, w, line + c.apart * l.step));
+		double slack = c.unit ? 5e-4 : 1e-3 * radius + 1e-6;
 		if (!i && !(radius > 0))
 			return false;
-		for (int64_t k = 0; k < half; k++) {
-			int64_t at = line + (adjacent ? 2 * k : k) * l.step;
-			double x = weight_number(r, w, at), y = weight_number(r, w, at + apart);
+		for (int64_t k = 0; k < l.n / 2; k++) {
+			int64_t half = c.block / 2,
+			        at = line + (k / half * c.block + k % half) * l.step;
+			double x = weight_number(r, w, at),
+			       y = weight_number(r, w, at + c.apart * l.step);
 			if (fabs(hypot(x, y) - radius) > slack)
 				return false;
 			varies |= fabs(fabs(x) - fabs(first)) > 1e-2 * radius;
@@ -67,18 +77,35 @@ static bool on_circles(Reader *r, Weight *w, int axis, bool adjacent, bool unit)
 	return varies;
 }
 
+// True if line i is 0: of the class token, which has no position.
+static bool is_zero_line(Reader *r, Weight *w, const Lines *l, int64_t i)
+{
+	for (int64_t k = 0; k < l->n; k++)
+		if (weight_number(r, w, line_start(l, i) + k * l->step) != 0)
+			return false;
+	return true;
+}
+
+// True for sines and cosines of positions along the last axis: in halves, in pairs or, of two
+// coordinates, in quarters. The first line may be 0.
 static bool is_sinusoid(Reader *r, Weight *w)
 {
 	int last = w->shape.rank - 1;
-	return last > 0 &&
-	       (on_circles(r, w, last, false, true) || on_circles(r, w, last, true, true));
+	if (last < 1)
+		return false;
+	const Lines l = lines_along(w, last);
+	int64_t first = l.count && is_zero_line(r, w, &l, 0), n = l.n;
+	return on_circles(r, w, last, (Circles){first, n / 2, n, true}) ||
+	       on_circles(r, w, last, (Circles){first, 1, 2, true}) ||
+	       on_circles(r, w, last, (Circles){first, n / 4, n / 2, true});
 }
 
 static bool is_fourier(Reader *r, Weight *w)
 {
 	int last = w->shape.rank - 1;
-	return last > 0 &&
-	       (on_circles(r, w, 0, false, false) || on_circles(r, w, last, false, false));
+	const int64_t rows = w->shape.dim[0], n = last > 0 ? w->shape.dim[last] : 0;
+	return last > 0 && (on_circles(r, w, 0, (Circles){0, rows / 2, rows, false}) ||
+	                    on_circles(r, w, last, (Circles){0, n / 2, n, false}));
 }
 
 // True if it may be filters, an interpolation or a graph's edges: no negative element, and not all
@@ -629,6 +656,8 @@ const char *reason_to_ask(const Use *u)
 	if (!w->table && has(u->r, w, T_grid))
 		return "a grid by its numbers: a weight to train, or a constant to --freeze?";
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
+	if (u->r->signature && is_one_of(OPS_arithmetic, u->reader) && has(u->r, w, T_sines))
+		return "sines and cosines: a weight to train, or a constant to --freeze?";
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
 	if (normalizes_input(u))

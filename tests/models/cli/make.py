@@ -1102,24 +1102,27 @@ added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
   y = Add(b, sum)
 }"""), "added.onnx")
 
-# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions, rotations, edges and a schedule.
+# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions (of places, and of
+# patches after a class token), rotations, edges and a schedule.
 # Biases that open the gates of an LSTM are zeros and ones, too; a slope is learned.
-n, d = 6, 4
-angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(2) / 2)
+n, d = 6, 8
+angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(d // 2) / 4)
 tables = {
     "later": np.where(np.tri(n) > 0, 0, -np.inf),
     "triangle": np.tri(n),
     "pe": np.stack([np.sin(angle), np.cos(angle)], -1).reshape(n, d),
+    "patches": np.concatenate([np.zeros((1, d)), np.hstack([f(angle[:5, k : k + 2]) for k in (0, 2) for f in (np.sin, np.cos)])]),
     "cos": np.tile(np.cos(angle), 2),
     "sin": np.tile(np.sin(angle), 2),
     "edges": (np.cos(np.arange(n)[:, None] - np.arange(n)) + 2) / 12,
     "steps": np.sqrt(np.cumprod(1 - np.linspace(0.01, 0.2, 10))),
-    "gates.bias": np.array([0, 0, 1, 1]),
-    "slope": np.array([[0.5, -0.25, 0.125, 0.25]] * n) * np.array([1, 2, 3, 1, 2, 3])[:, None],
+    "gates.bias": np.array([0, 0, 0, 0, 1, 1, 0, 0]),
+    "slope": np.array([[0.5, -0.25, 0.125, 0.25] * 2] * n) * np.array([1, 2, 3, 1, 2, 3])[:, None],
     "w": np.sin(1.0 + np.arange(d * d)).reshape(d, d),
 }
 nodes = [
-    node("Add", ["x", "pe"], ["h"]),
+    node("Add", ["x", "pe"], ["at"]),
+    node("Add", ["at", "patches"], ["h"]),
     node("MatMul", ["h", "w"], ["p"]),
     node("Add", ["p", "gates.bias"], ["q"]),
     node("Mul", ["q", "cos"], ["one"]),
