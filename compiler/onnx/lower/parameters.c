@@ -39,16 +39,19 @@ int wide_axes(const Shape *s)
 
 bool has_few_values(Reader *r, Weight *w, int most)
 {
+	enum { MOST = 5 };
 	int64_t n = count_of(&w->shape);
-	double met[2];
+	double met[MOST];
 	int count = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double x = weight_number(r, w, i);
-		if ((count > 0 && x == met[0]) || (count > 1 && x == met[1]))
-			continue;
-		if (count == most)
+		int k = 0;
+		while (k < count && x != met[k])
+			k++;
+		if (k == MIN(most, MOST))
 			return false;
-		met[count++] = x;
+		if (k == count)
+			met[count++] = x;
 	}
 	return true;
 }

@@ -139,6 +139,15 @@ static bool is_schedule(Reader *r, Weight *w)
 	return n >= SHORTEST && w->shape.rank == 1 && (rises || falls);
 }
 
+// True for few numbers, such as those of edge filters: initial values of a parameter are
+// equal or differ.
+static bool is_of_few(Reader *r, Weight *w)
+{
+	enum { LEAST = 9, FEW = 5 };
+	return count_of(&w->shape) >= LEAST && has_few_values(r, w, FEW) &&
+	       !has_few_values(r, w, 1);
+}
+
 // True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
 // line and a second one comes one that is made of the second's squares.
 static bool is_basis_along(Reader *r, Weight *w, int axis)
@@ -224,16 +233,32 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 	return l.n >= SHORTEST;
 }
 
-// True if all lines along an axis are straight, and none is constant.
+// True if elements of a line are a geometric series, such as frequencies or slopes.
+static bool is_series(Reader *r, Weight *w, const Lines *l, int64_t start)
+{
+	for (int64_t k = 1; k < l->n - 1; k++) {
+		int64_t at = start + k * l->step;
+		double before = weight_number(r, w, at - l->step), x = weight_number(r, w, at),
+		       after = weight_number(r, w, at + l->step);
+		if (!(fabs(before * after - x * x) <= 1e-4 * x * x) || x == 0)
+			return false;
+	}
+	return true;
+}
+
+// True if all lines along an axis are straight or geometric series, and none is constant.
 static bool is_grid_along(Reader *r, Weight *w, int axis)
 {
+	enum { SHORTEST = 5 };
 	const Lines l = lines_along(w, axis);
+	bool series = l.n >= SHORTEST;
 	for (int64_t i = 0; i < l.count && l.n > 1; i++) {
 		int64_t at = line_start(&l, i);
 		if (weight_number(r, w, at) == weight_number(r, w, at + l.step))
 			return false;
+		series = series && is_series(r, w, &l, at);
 	}
-	return is_regular_along(r, w, axis);
+	return series || is_regular_along(r, w, axis);
 }
 
 static bool is_grid(Reader *r, Weight *w)
@@ -331,10 +356,10 @@ static bool is_mask(Reader *r, Weight *w)
 static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
-	    [T_hides] = hides,        [T_two] = two_values,      [T_sines] = is_sinusoid,
-	    [T_regular] = is_regular, [T_fourier] = is_fourier,  [T_bank] = is_filter_bank,
-	    [T_basis] = is_basis,     [T_grid] = is_grid,        [T_waves] = is_waves,
-	    [T_mask] = is_mask,       [T_schedule] = is_schedule};
+	    [T_hides] = hides,        [T_two] = two_values,       [T_sines] = is_sinusoid,
+	    [T_regular] = is_regular, [T_fourier] = is_fourier,   [T_bank] = is_filter_bank,
+	    [T_basis] = is_basis,     [T_grid] = is_grid,         [T_waves] = is_waves,
+	    [T_mask] = is_mask,       [T_schedule] = is_schedule, [T_few] = is_of_few};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -654,7 +679,8 @@ const char *reason_to_ask(const Use *u)
 	if (!node || u->r->file->trained)
 		return NULL;
 	if (!w->table && has(u->r, w, T_grid))
-		return "a grid by its numbers: a weight to train, or a constant to --freeze?";
+		return "a grid or a series by its numbers: a weight to train, or a constant to "
+		       "--freeze?";
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature && is_one_of(OPS_arithmetic, u->reader) && has(u->r, w, T_sines))
 		return "sines and cosines: a weight to train, or a constant to --freeze?";
@@ -677,6 +703,8 @@ const char *reason_to_ask(const Use *u)
 		return computed;
 	bool contracted = !w->table && is_one_of(OPS_contractions, u->reader);
 	bool scales = wide_axes(&w->shape) > 1 && is_word("Mul Div", u->reader->op_type);
+	if (contracted && has(u->r, u->w, T_few))
+		return "few different numbers in it: a weight to train, or a constant to --freeze?";
 	if ((contracted || scales) && has(u->r, u->w, T_bank))
 		return "nothing negative in it: a weight to train, or a constant to --freeze?";
 	if (w->table && has(u->r, u->w, T_schedule))

@@ -1103,7 +1103,8 @@ added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
 }"""), "added.onnx")
 
 # Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions (of places, and of
-# patches after a class token), rotations, edges and a schedule.
+# patches after a class token), rotations, edges, slopes, a
+# filter and a schedule.
 # Biases that open the gates of an LSTM are zeros and ones, too; a slope is learned.
 n, d = 6, 8
 angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(d // 2) / 4)
@@ -1117,6 +1118,8 @@ tables = {
     "edges": (np.cos(np.arange(n)[:, None] - np.arange(n)) + 2) / 12,
     "steps": np.sqrt(np.cumprod(1 - np.linspace(0.01, 0.2, 10))),
     "gates.bias": np.array([0, 0, 0, 0, 1, 1, 0, 0]),
+    "slopes": 2.0 ** -np.arange(1, n + 1)[:, None],
+    "edge": np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]])[None, None],
     "slope": np.array([[0.5, -0.25, 0.125, 0.25] * 2] * n) * np.array([1, 2, 3, 1, 2, 3])[:, None],
     "w": np.sin(1.0 + np.arange(d * d)).reshape(d, d),
 }
@@ -1137,9 +1140,13 @@ nodes = [
     node("MatMul", ["edges", "v"], ["sum"]),
     node("Mul", ["sum", "slope"], ["sloped"]),
     node("Gather", ["steps", "i"], ["step"]),
-    node("Mul", ["sloped", "step"], ["y"]),
+    node("Mul", ["sloped", "step"], ["stepped"]),
+    node("Mul", ["stepped", "slopes"], ["scaled"]),
+    node("Unsqueeze", ["scaled", "one axis"], ["image"]),
+    node("Conv", ["image", "edge"], ["y"], pads=[1, 1, 1, 1]),
 ]
 inputs = [value("x", F, [2, n, d]), value("i", I, [])]
-graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, n, d])],
-                          [numpy_helper.from_array(table.astype("f"), name) for name, table in tables.items()])
+tables = [numpy_helper.from_array(table.astype("f"), name) for name, table in tables.items()]
+tables += [numpy_helper.from_array(np.array([1]), "one axis")]
+graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
