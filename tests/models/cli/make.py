@@ -1150,3 +1150,18 @@ tables = [numpy_helper.from_array(table.astype("f"), name) for name, table in ta
 tables += [numpy_helper.from_array(np.array([1]), "one axis")]
 graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
+
+# A layer with an adapter, as PEFT names them.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+adapted (float[2, 4] x) => (float[2, 3] y)
+<float[4, 3] w = {0.1, 0.2, -0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 1.0, 1.1, -1.2}, float[4, 1] a = {0.1, -0.2, 0.3, -0.4}, float[1, 3] b = {0, 0, 0}>
+{
+  p = MatMul(x, w)
+  q = MatMul(x, a)
+  r = MatMul(q, b)
+  y = Add(p, r)
+}""")
+names = {"w": "q_proj.base_layer.weight", "a": "q_proj.lora_A.default.weight", "b": "q_proj.lora_B.default.weight"}
+for one, n in zip(model.graph.initializer, model.graph.node[:3]):
+    n.input[1] = one.name = names[one.name]
+save(model, "adapted.onnx")
