@@ -703,10 +703,10 @@ const char *reason_to_ask(const Use *u)
 		return computed;
 	bool contracted = !w->table && is_one_of(OPS_contractions, u->reader);
 	bool scales = wide_axes(&w->shape) > 1 && is_word("Mul Div", u->reader->op_type);
-	if (contracted && has(u->r, u->w, T_few))
-		return "few different numbers in it: a weight to train, or a constant to --freeze?";
 	if ((contracted || scales) && has(u->r, u->w, T_bank))
 		return "nothing negative in it: a weight to train, or a constant to --freeze?";
+	if (contracted && has(u->r, u->w, T_few))
+		return "few different numbers in it: a weight to train, or a constant to --freeze?";
 	if (w->table && has(u->r, u->w, T_schedule))
 		return "a schedule by its numbers: a weight to train, or a constant to --freeze?";
 	if (contracted && has(u->r, u->w, T_basis))
