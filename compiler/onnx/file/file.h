@@ -137,8 +137,13 @@ typedef enum Trait { // of the elements of a weight
 	T_sines,     // pairs of sines and cosines
 	T_regular,   // straight lines along an axis
 	T_fourier,   // a Fourier transform
-	T_bank,      // mostly zeros, and nothing negative
+	T_bank,      // nothing negative
 	T_basis,     // polynomials of one line
+	T_grid,      // straight lines or series along an axis, none constant
+	T_waves,     // waves along an axis
+	T_mask,      // zeros and ones, both
+	T_schedule,  // a vector that rises or falls
+	T_few,       // two to five different values
 	TRAITS,
 } Trait;
 

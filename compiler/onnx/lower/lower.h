@@ -215,7 +215,7 @@ Value alias_weight(Reader *, Weight *, const char *name);
 Ref missing_bias(const Call *c, int64_t n);
 
 double weight_number(Reader *, Weight *, int64_t i);
-bool has_few_values(Reader *, Weight *, int most); // at most 1 or 2 different ones
+bool has_few_values(Reader *, Weight *, int most); // at most `most` different ones, of 5
 int wide_axes(const Shape *);                      // the number of axes longer than 1
 bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices are repeated
 // Returns the one weight with a name of its own whose elements those of this one are, in the same

@@ -125,14 +125,20 @@ int own_type(const Value *v)
 	return v->weight ? v->weight->proto->data_type : v->onnx;
 }
 
+// Returns the element type of an operand in the file, or what the file declares; 0: unknown.
+static int known_type(const Call *c, int k)
+{
+	int type = own_type(&c->arg[k]);
+	const ValueInfoProto *info =
+	    c->space->depth ? NULL : find_name(c->r->file, c->node->input[k])->info;
+	const TensorType *declared = info && info->type ? info->type->tensor_type : NULL;
+	return !type && declared ? declared->elem_type : type;
+}
+
 int operand_type(const Call *c, int k)
 {
 	const Val *v = in_val(c, k);
-	int type = own_type(&c->arg[k]);
-	const ValueInfoProto *info = find_name(c->r->file, c->node->input[k])->info;
-	const TensorType *declared = info && info->type ? info->type->tensor_type : NULL;
-	if (!type && declared)
-		type = declared->elem_type;
+	int type = known_type(c, k);
 	return type ? type : elems[v->type].onnx;
 }
 
@@ -143,7 +149,7 @@ static int float_type(const Call *c)
 	for (int k = 0; k < c->nin; k++) {
 		if (!c->in[k] || !is_float(val(c->g, c->in[k])->type))
 			continue;
-		int own = own_type(&c->arg[k]);
+		int own = known_type(c, k);
 		if (!own || (type && own != type))
 			return 0;
 		type = own;

@@ -39,16 +39,19 @@ int wide_axes(const Shape *s)
 
 bool has_few_values(Reader *r, Weight *w, int most)
 {
+	enum { MOST = 5 };
 	int64_t n = count_of(&w->shape);
-	double met[2];
+	double met[MOST];
 	int count = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double x = weight_number(r, w, i);
-		if ((count > 0 && x == met[0]) || (count > 1 && x == met[1]))
-			continue;
-		if (count == most)
+		int k = 0;
+		while (k < count && x != met[k])
+			k++;
+		if (k == MIN(most, MOST))
 			return false;
-		met[count++] = x;
+		if (k == count)
+			met[count++] = x;
 	}
 	return true;
 }
@@ -547,6 +550,41 @@ static void doubt_numbers(Reader *r)
 		doubt(r, format(r->arena, "%s: %s", names.at, made_numbers));
 }
 
+// Returns the name of a trained parameter of an adapter that PEFT puts beside a layer, whose own
+// weights are X.base_layer.*; it starts with `module`, X and a dot. NULL: none.
+static const char *find_adapter(const Reader *r, const char *module)
+{
+	for (int s = 0; s < r->g->slots.count; s++) {
+		const Slot *slot = &r->g->slots.at[s];
+		if (slot->kind == S_param && starts_with(slot->name, module) &&
+		    !starts_with(slot->name + strlen(module), "base_layer."))
+			return slot->name + strlen(module);
+	}
+	return NULL;
+}
+
+// Warns if weights are trained that PEFT freezes: no exporter records it.
+static void doubt_adapters(Reader *r)
+{
+	for (int s = 0; s < r->g->slots.count; s++) {
+		const Slot *slot = &r->g->slots.at[s];
+		const char *base =
+		    slot->kind == S_param ? strstr(slot->name, ".base_layer.") : NULL;
+		const char *module =
+		    base ? format(r->arena, "%.*s", (int)(base - slot->name) + 1, slot->name)
+		         : NULL;
+		const char *adapter = module ? find_adapter(r, module) : NULL;
+		if (!adapter)
+			continue;
+		doubt(r,
+		      format(r->arena,
+		             "'%s' has an adapter, %s, and is trained too: to train the adapters "
+		             "alone, give --freeze '*' --train '*.%.*s*'",
+		             slot->name, adapter, (int)strcspn(adapter, "_.") + 1, adapter));
+		return;
+	}
+}
+
 void note_roles(Reader *r)
 {
 	int fused = 0, renamed = 0;
@@ -581,6 +619,7 @@ void note_roles(Reader *r)
 			     r->weights.at[i]->name, (int)*n);
 	}
 	doubt_numbers(r);
+	doubt_adapters(r);
 	note_lost_parameters(r);
 	if (renamed)
 		note(r, "%d parameter%s in initializers of another name", renamed,

@@ -39,26 +39,36 @@ static int64_t line_start(const Lines *l, int64_t i)
 	return i / l->step * l->step * l->n + i % l->step;
 }
 
-// True if pairs of elements along an axis, cosine and sine, lie on circles: element i with i + half
-// or, if `adjacent`, each with the next. `unit`: the circles have radius 1. Else each line has its
-// own, and angles vary: a Fourier transform under a window.
-static bool on_circles(Reader *r, Weight *w, int axis, bool adjacent, bool unit)
+typedef struct Circles { // where cosines and sines lie in a line
+	int64_t first;   // line
+	int64_t apart;   // entries from a cosine to its sine
+	int64_t block;   // entries of half cosines, half sines
+	bool unit;       // the circles have radius 1
+} Circles;
+
+// True if pairs of elements along an axis, cosine and sine, lie on circles of radius 1. Else each
+// line has its own, and angles vary: a Fourier transform under a window.
+static bool on_circles(Reader *r, Weight *w, int axis, Circles c)
 {
 	const Lines l = lines_along(w, axis);
-	int64_t half = l.n / 2, apart = (adjacent ? 1 : half) * l.step, least = unit ? 2 : 4;
-	bool varies = unit;
-	if (l.n % 2 || l.n < least || l.count < least)
+	int64_t least = c.unit ? 2 : 4, count = l.count - c.first;
+	bool varies = c.unit;
+	if (c.apart < 1 || l.n % c.block || c.block % 2 || l.n < least || count < least)
 		return false;
-	for (int64_t i = 0; i < l.count; i++) {
-		int64_t line = line_start(&l, (i + l.count / 2) % l.count); // windows end in zeros
+	for (int64_t i = 0; i < count; i++) {
+		int64_t line =
+		    line_start(&l, c.first + (i + count / 2) % count); // windows end in zeros
 		double first = weight_number(r, w, line);
-		double radius = unit ? 1 : hypot(first, weight_number(r, w, line + apart));
-		double slack = unit ? 5e-4 : 1e-3 * radius + 1e-6;
+		double radius =
+		    c.unit ? 1 : hypot(first, weight_number(r, w, line + c.apart * l.step));
+		double slack = c.unit ? 5e-4 : 1e-3 * radius + 1e-6;
 		if (!i && !(radius > 0))
 			return false;
-		for (int64_t k = 0; k < half; k++) {
-			int64_t at = line + (adjacent ? 2 * k : k) * l.step;
-			double x = weight_number(r, w, at), y = weight_number(r, w, at + apart);
+		for (int64_t k = 0; k < l.n / 2; k++) {
+			int64_t half = c.block / 2,
+			        at = line + (k / half * c.block + k % half) * l.step;
+			double x = weight_number(r, w, at),
+			       y = weight_number(r, w, at + c.apart * l.step);
 			if (fabs(hypot(x, y) - radius) > slack)
 				return false;
 			varies |= fabs(fabs(x) - fabs(first)) > 1e-2 * radius;
@@ -67,32 +77,75 @@ static bool on_circles(Reader *r, Weight *w, int axis, bool adjacent, bool unit)
 	return varies;
 }
 
+// True if line i is 0: of the class token, which has no position.
+static bool is_zero_line(Reader *r, Weight *w, const Lines *l, int64_t i)
+{
+	for (int64_t k = 0; k < l->n; k++)
+		if (weight_number(r, w, line_start(l, i) + k * l->step) != 0)
+			return false;
+	return true;
+}
+
+// True for sines and cosines of positions along the last axis: in halves, in pairs or, of two
+// coordinates, in quarters. The first line may be 0.
 static bool is_sinusoid(Reader *r, Weight *w)
 {
 	int last = w->shape.rank - 1;
-	return last > 0 &&
-	       (on_circles(r, w, last, false, true) || on_circles(r, w, last, true, true));
+	if (last < 1)
+		return false;
+	const Lines l = lines_along(w, last);
+	int64_t first = l.count && is_zero_line(r, w, &l, 0), n = l.n;
+	return on_circles(r, w, last, (Circles){first, n / 2, n, true}) ||
+	       on_circles(r, w, last, (Circles){first, 1, 2, true}) ||
+	       on_circles(r, w, last, (Circles){first, n / 4, n / 2, true});
 }
 
 static bool is_fourier(Reader *r, Weight *w)
 {
 	int last = w->shape.rank - 1;
-	return last > 0 &&
-	       (on_circles(r, w, 0, false, false) || on_circles(r, w, last, false, false));
+	const int64_t rows = w->shape.dim[0], n = last > 0 ? w->shape.dim[last] : 0;
+	return last > 0 && (on_circles(r, w, 0, (Circles){0, rows / 2, rows, false}) ||
+	                    on_circles(r, w, last, (Circles){0, n / 2, n, false}));
 }
 
-// True if it may be filters or an interpolation: no negative element, and mostly zeros.
+// True if it may be filters, an interpolation or a graph's edges: no negative element, and not all
+// equal.
 static bool is_filter_bank(Reader *r, Weight *w)
 {
 	enum { LEAST = 16, LOOK = 4096 };
-	int64_t n = count_of(&w->shape), zeros = 0;
+	int64_t n = count_of(&w->shape);
+	double first = n ? weight_number(r, w, 0) : 0;
+	bool differ = false;
 	for (int64_t i = 0; i < n; i++) {
 		double x = weight_number(r, w, i);
-		zeros += x == 0;
-		if (x < 0 || !isfinite(x) || (i == LOOK && zeros == i + 1))
+		differ |= x != first;
+		if (x < 0 || !isfinite(x) || (i == LOOK && !differ))
 			return false;
 	}
-	return n >= LEAST && zeros < n && zeros >= n / 2;
+	return n >= LEAST && differ;
+}
+
+// True for a vector whose elements rise or fall: a schedule.
+static bool is_schedule(Reader *r, Weight *w)
+{
+	enum { SHORTEST = 8 };
+	int64_t n = count_of(&w->shape);
+	bool rises = true, falls = true;
+	for (int64_t i = 1; i < n; i++) {
+		double step = weight_number(r, w, i) - weight_number(r, w, i - 1);
+		rises &= step > 0;
+		falls &= step < 0;
+	}
+	return n >= SHORTEST && w->shape.rank == 1 && (rises || falls);
+}
+
+// True for few numbers, such as those of edge filters: initial values of a parameter are
+// equal or differ.
+static bool is_of_few(Reader *r, Weight *w)
+{
+	enum { LEAST = 9, FEW = 5 };
+	return count_of(&w->shape) >= LEAST && has_few_values(r, w, FEW) &&
+	       !has_few_values(r, w, 1);
 }
 
 // True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
@@ -180,6 +233,42 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 	return l.n >= SHORTEST;
 }
 
+// True if elements of a line are a geometric series, such as frequencies or slopes.
+static bool is_series(Reader *r, Weight *w, const Lines *l, int64_t start)
+{
+	for (int64_t k = 1; k < l->n - 1; k++) {
+		int64_t at = start + k * l->step;
+		double before = weight_number(r, w, at - l->step), x = weight_number(r, w, at),
+		       after = weight_number(r, w, at + l->step);
+		if (!(fabs(before * after - x * x) <= 1e-4 * x * x) || x == 0)
+			return false;
+	}
+	return true;
+}
+
+// True if all lines along an axis are straight or geometric series, and none is constant.
+static bool is_grid_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 5 };
+	const Lines l = lines_along(w, axis);
+	bool series = l.n >= SHORTEST;
+	for (int64_t i = 0; i < l.count && l.n > 1; i++) {
+		int64_t at = line_start(&l, i);
+		if (weight_number(r, w, at) == weight_number(r, w, at + l.step))
+			return false;
+		series = series && is_series(r, w, &l, at);
+	}
+	return series || is_regular_along(r, w, axis);
+}
+
+static bool is_grid(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank; a++)
+		if (is_grid_along(r, w, a))
+			return true;
+	return false;
+}
+
 static bool is_regular(Reader *r, Weight *w)
 {
 	for (int a = 0; a < w->shape.rank; a++)
@@ -188,13 +277,89 @@ static bool is_regular(Reader *r, Weight *w)
 	return false;
 }
 
+typedef struct Wave { // the line that starts at an element
+	bool is;      // it obeys x[k - 1] + x[k + 1] = turn x[k]
+	bool varies;  // its elements differ
+	double turn;  // 2 cos of the angle between elements
+} Wave;
+
+// Sines of large angles, in f32, have errors of up to `slack`.
+static Wave wave_at(Reader *r, Weight *w, const Lines *l, int64_t start)
+{
+	const double slack = 2e-3, least_change = 1e-2;
+	double most = 0, low = INFINITY, high = -INFINITY, peak = 0, sum = 0;
+	for (int64_t k = 0; k < l->n; k++) {
+		double x = weight_number(r, w, start + k * l->step);
+		most = MAX(most, fabs(x));
+		low = MIN(low, x);
+		high = MAX(high, x);
+		if (!k || k == l->n - 1 || fabs(x) <= fabs(peak))
+			continue;
+		peak = x;
+		sum = weight_number(r, w, start + (k - 1) * l->step) +
+		      weight_number(r, w, start + (k + 1) * l->step);
+	}
+	Wave wave = {.varies = high - low > least_change * most,
+	             .turn = peak != 0 ? sum / peak : 0};
+	for (int64_t k = 1; k < l->n - 1; k++) {
+		int64_t at = start + k * l->step;
+		double error = weight_number(r, w, at - l->step) +
+		               weight_number(r, w, at + l->step) -
+		               wave.turn * weight_number(r, w, at);
+		if (!(fabs(error) <= slack * most))
+			return wave;
+	}
+	wave.is = fabs(wave.turn) <= 2 + slack;
+	return wave;
+}
+
+// True if all lines along an axis are waves, one of them is no straight line, and a quarter of them
+// varies: low frequencies do not.
+static bool is_waves_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 5, PART = 4 };
+	const double straight = 1.99;
+	const Lines l = lines_along(w, axis);
+	int64_t vary = 0, turn = 0;
+	for (int64_t i = 0; i < l.count && l.n >= SHORTEST; i++) {
+		const Wave wave = wave_at(r, w, &l, line_start(&l, i));
+		if (!wave.is)
+			return false;
+		vary += wave.varies;
+		turn += wave.varies && wave.turn < straight;
+	}
+	return turn && vary * PART >= l.count;
+}
+
+static bool is_waves(Reader *r, Weight *w)
+{
+	for (int a = 0; a < w->shape.rank; a++)
+		if (is_waves_along(r, w, a))
+			return true;
+	return false;
+}
+
+// True for zeros and ones: initial values of parameters are one or the other.
+static bool is_mask(Reader *r, Weight *w)
+{
+	bool met[2] = {false};
+	for (int64_t i = 0; i < count_of(&w->shape); i++) {
+		double x = weight_number(r, w, i);
+		if (x != 0 && x != 1)
+			return false;
+		met[x != 0] = true;
+	}
+	return met[0] && met[1];
+}
+
 // Looks for a trait once per weight.
 static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
-	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
-	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank,
-	    [T_basis] = is_basis};
+	    [T_hides] = hides,        [T_two] = two_values,       [T_sines] = is_sinusoid,
+	    [T_regular] = is_regular, [T_fourier] = is_fourier,   [T_bank] = is_filter_bank,
+	    [T_basis] = is_basis,     [T_grid] = is_grid,         [T_waves] = is_waves,
+	    [T_mask] = is_mask,       [T_schedule] = is_schedule, [T_few] = is_of_few};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -226,6 +391,24 @@ static bool is_folded_table(const Use *u)
 {
 	return is_opaque(u->w->alias ? u->w->alias : u->w->name) && wide_axes(&u->w->shape) > 1 &&
 	       is_one_of(OPS_arithmetic, u->reader);
+}
+
+// Returns why a weight with a name is none, by values that no parameter starts with; else NULL.
+// Biases that open the gates of an LSTM are zeros and ones.
+static const char *buffer_by_values(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	int wide = wide_axes(&w->shape);
+	if (!is_one_of(OPS_arithmetic, u->reader))
+		return no_reason;
+	if (is_score_bias(u) && has(r, w, T_hides))
+		return masked;
+	if (wide > 1 && (has(r, w, T_sines) || (!has_few_values(r, w, 2) && has(r, w, T_waves))))
+		return sines;
+	bool factor = is_word("Mul Sub", u->reader->op_type);
+	return wide && (wide > 1 || factor) && has(r, w, T_mask) ? "a mask of two numbers"
+	                                                         : no_reason;
 }
 
 // Decides by name, shape and values, for a file without metadata.
@@ -280,7 +463,7 @@ static const char *guess_reason(const Use *u)
 	if (u->node && !strcmp(u->node->op_type, "InstanceNormalization") && !named &&
 	    has_few_values(r, w, 1))
 		return "ones or zeros";
-	return no_reason;
+	return buffer_by_values(u);
 }
 
 static Weight *weight_named(const Reader *r, const char *name)
@@ -476,15 +659,31 @@ static bool normalizes_input(const Use *u)
 	return v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
 }
 
+// True if PyTorch's older exporter stored it without a name, which it gives to moves of a weight as
+// to what it computes from weights, and the operator reads no weights: such as a norm under a Clip.
+static bool is_nameless_value(const Use *u)
+{
+	const Weight *w = u->w;
+	return starts_with(u->r->proto->producer_name, "pytorch") &&
+	       is_opaque(w->alias ? w->alias : w->name) && u->role == R_none &&
+	       role_of(u->reader, u->input) == R_none && !is_one_of(OPS_recurrent, u->reader) &&
+	       !is_one_of(OPS_contractions, u->reader);
+}
+
 const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
 	    "computed by the exporter: a weight to train, or a constant to --freeze?";
 	const NodeProto *node = u->node;
-	const Weight *w = u->w;
+	Weight *w = u->w;
 	if (!node || u->r->file->trained)
 		return NULL;
+	if (!w->table && has(u->r, w, T_grid))
+		return "a grid or a series by its numbers: a weight to train, or a constant to "
+		       "--freeze?";
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
+	if (u->r->signature && is_one_of(OPS_arithmetic, u->reader) && has(u->r, w, T_sines))
+		return "sines and cosines: a weight to train, or a constant to --freeze?";
 	if (u->r->signature)
 		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
 	if (normalizes_input(u))
@@ -500,12 +699,17 @@ const char *reason_to_ask(const Use *u)
 	bool kernel = is_one_of(OPS_affine, node) && u->operand == 1 && !w->alias &&
 	              starts_with(w->name, "onnx::") &&
 	              !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
-	if (kernel || is_folded_table(u))
+	if (kernel || is_folded_table(u) || is_nameless_value(u))
 		return computed;
-	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
-		return "mostly zeros and nothing negative: a weight to train, or a constant to "
-		       "--freeze?";
-	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_basis))
+	bool contracted = !w->table && is_one_of(OPS_contractions, u->reader);
+	bool scales = wide_axes(&w->shape) > 1 && is_word("Mul Div", u->reader->op_type);
+	if ((contracted || scales) && has(u->r, u->w, T_bank))
+		return "nothing negative in it: a weight to train, or a constant to --freeze?";
+	if (contracted && has(u->r, u->w, T_few))
+		return "few different numbers in it: a weight to train, or a constant to --freeze?";
+	if (w->table && has(u->r, u->w, T_schedule))
+		return "a schedule by its numbers: a weight to train, or a constant to --freeze?";
+	if (contracted && has(u->r, u->w, T_basis))
 		return "a basis of functions by its numbers: a weight to train, or a constant to "
 		       "--freeze?";
 	return NULL;

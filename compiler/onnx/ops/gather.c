@@ -239,6 +239,20 @@ void lower_gather_elements(Call *c)
 // min and max depend on the order of integers.
 enum { SCATTER_MIN = 3 };
 
+// True if PyTorch's older exporter meant a sum: it writes index_add as a scatter into zeros, which
+// is added to the rest. By ONNX, no index may repeat then, so that a sum is no other result.
+static bool means_sum(const Call *c)
+{
+	const Reader *r = c->r;
+	double zero;
+	if (c->space->depth || call_of(c->node) ||
+	    !starts_with(r->proto->producer_name, "pytorch") || !const_num(c->g, c->in[0], &zero) ||
+	    zero)
+		return false;
+	const Reading *read = find_name(r->file, c->node->output[0])->first;
+	return read && !read->next && !strcmp(read->node->op_type, "Add");
+}
+
 static int scatter_mode(const Call *c)
 {
 	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
@@ -246,7 +260,7 @@ static int scatter_mode(const Call *c)
 	int found = FIND(mode, modes);
 	if (found < 0)
 		invalid_node(c, "reduction '%s'", mode);
-	return found;
+	return found || !means_sum(c) ? found : 1;
 }
 
 // True for 0, 1, .. n - 1.
@@ -288,6 +302,18 @@ static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
 	return signed_order(c, 0, rows);
 }
 
+// Warns if PyTorch's newer exporter wrote a mean as no reduction: ONNX has none.
+static void doubt_mean(const Call *c)
+{
+	const char *reduction = argument_of(c->node, "aten.scatter_reduce.two]", 4);
+	if (reduction && starts_with(reduction, " mean") && !is_const(c->g, c->in[2]))
+		doubt(c->r,
+		      format(c->r->arena,
+		             "%s: the mean of scatter_reduce did not reach the file, and the last "
+		             "element at an index stays; divide a sum by counts, and export again",
+		             node_where(c->r->arena, c->node)));
+}
+
 void lower_scatter_elements(Call *c)
 {
 	Graph *g = c->g;
@@ -295,6 +321,7 @@ void lower_scatter_elements(Call *c)
 	in_val(c, 2);
 	Ref at = meant_elements(c);
 	const Val *v = val(g, at);
+	doubt_mean(c);
 	int64_t count = v->op == O_const && !scatter_mode(c) ? count_of(&v->shape) : 0;
 	bool *seen = count ? NEWS(c->r->arena, bool, count_of(&s)) : NULL;
 	for (int64_t i = 0; i < count; i++) {

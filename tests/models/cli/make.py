@@ -1050,3 +1050,118 @@ smoothed (float[n, 4] x, int64[n] labels) => (float loss)
 model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%v : call_function[target=torch.ops.aten.cross_entropy_loss.default]"
                                        "(args = (%y, %labels, None, 1, -100, 0.1), kwargs = {})")
 save(model, "smoothed.onnx")
+
+# A bound of the type of a part of a sequence, which only declarations have.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+like (float[2, 4] x) => (float[2, 2] y)
+<float[2] w = {0.5, -0.25}, int64 two = {2}, int64 zero = {0}, int64 bound = {-100}, float[2, 2] part, float bottom>
+{
+  parts = SplitToSequence<axis = 1>(x, two)
+  part = SequenceAt(parts, zero)
+  h = Mul(part, w)
+  bottom = CastLike(bound, h)
+  y = Max(h, bottom)
+}"""), "like.onnx")
+
+# A norm that PyTorch's older exporter computed from a weight that the file has too, and a buffer that holds knots.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+knots (float[n, 3] x) => (float[n, 2] y, float[n, 3, 5] z)
+<float[2, 3] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[2, 1] norm = {0.935414, 1.145644}, float[5] knots = {-1.0, -0.5, 0, 0.5, 1.0}, int64[1] last = {-1}>
+{
+  least = Constant<value = float {1e-12}>()
+  divisor = Clip(norm, least)
+  row = Div(w, divisor)
+  column = Transpose(row)
+  y = MatMul(x, column)
+  h = Tanh(x)
+  each = Unsqueeze(h, last)
+  z = Sub(each, knots)
+}""")
+model.graph.initializer[1].name = model.graph.node[1].input[0] = "onnx::Clip_5"
+save(model, "knots.onnx")
+
+# A mean that only the call has: ScatterElements has none.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 18], producer_name: "pytorch">
+averaged (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[3, 2] zeros = {0, 0, 0, 0, 0, 0}>
+{
+  h = MatMul(x, w)
+  y = ScatterElements<axis = 0, reduction = "none">(zeros, index, h)
+}""")
+model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%y : [num_users=1] = call_function[target=torch.ops.aten.scatter_reduce.two]"
+                                       "(args = (%zeros, 0, %index, %h, mean), kwargs = {})")
+save(model, "averaged.onnx")
+
+# An index_add as PyTorch's older exporter writes it: a scatter into zeros, without a sum, is added to the rest.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[3, 2] b = {1, 2, 3, 4, 5, 6}, float[3, 2] zeros = {0, 0, 0, 0, 0, 0}>
+{
+  h = MatMul(x, w)
+  sum = ScatterElements<axis = 0>(zeros, index, h)
+  y = Add(b, sum)
+}"""), "added.onnx")
+
+# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions (of places, and of
+# patches after a class token), rotations, edges, slopes, a
+# filter and a schedule.
+# Biases that open the gates of an LSTM are zeros and ones, too; a slope is learned.
+n, d = 6, 8
+angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(d // 2) / 4)
+tables = {
+    "later": np.where(np.tri(n) > 0, 0, -np.inf),
+    "triangle": np.tri(n),
+    "pe": np.stack([np.sin(angle), np.cos(angle)], -1).reshape(n, d),
+    "patches": np.concatenate([np.zeros((1, d)), np.hstack([f(angle[:5, k : k + 2]) for k in (0, 2) for f in (np.sin, np.cos)])]),
+    "cos": np.tile(np.cos(angle), 2),
+    "sin": np.tile(np.sin(angle), 2),
+    "edges": (np.cos(np.arange(n)[:, None] - np.arange(n)) + 2) / 12,
+    "steps": np.sqrt(np.cumprod(1 - np.linspace(0.01, 0.2, 10))),
+    "gates.bias": np.array([0, 0, 0, 0, 1, 1, 0, 0]),
+    "slopes": 2.0 ** -np.arange(1, n + 1)[:, None],
+    "edge": np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]])[None, None],
+    "slope": np.array([[0.5, -0.25, 0.125, 0.25] * 2] * n) * np.array([1, 2, 3, 1, 2, 3])[:, None],
+    "w": np.sin(1.0 + np.arange(d * d)).reshape(d, d),
+}
+nodes = [
+    node("Add", ["x", "pe"], ["at"]),
+    node("Add", ["at", "patches"], ["h"]),
+    node("MatMul", ["h", "w"], ["p"]),
+    node("Add", ["p", "gates.bias"], ["q"]),
+    node("Mul", ["q", "cos"], ["one"]),
+    node("Mul", ["q", "sin"], ["two"]),
+    node("Add", ["one", "two"], ["turned"]),
+    node("Transpose", ["turned"], ["t"], perm=[0, 2, 1]),
+    node("MatMul", ["turned", "t"], ["scores"]),
+    node("Add", ["scores", "later"], ["shown"]),
+    node("Softmax", ["shown"], ["weights"], axis=-1),
+    node("Mul", ["weights", "triangle"], ["kept"]),
+    node("MatMul", ["kept", "q"], ["v"]),
+    node("MatMul", ["edges", "v"], ["sum"]),
+    node("Mul", ["sum", "slope"], ["sloped"]),
+    node("Gather", ["steps", "i"], ["step"]),
+    node("Mul", ["sloped", "step"], ["stepped"]),
+    node("Mul", ["stepped", "slopes"], ["scaled"]),
+    node("Unsqueeze", ["scaled", "one axis"], ["image"]),
+    node("Conv", ["image", "edge"], ["y"], pads=[1, 1, 1, 1]),
+]
+inputs = [value("x", F, [2, n, d]), value("i", I, [])]
+tables = [numpy_helper.from_array(table.astype("f"), name) for name, table in tables.items()]
+tables += [numpy_helper.from_array(np.array([1]), "one axis")]
+graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
+
+# A layer with an adapter, as PEFT names them.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+adapted (float[2, 4] x) => (float[2, 3] y)
+<float[4, 3] w = {0.1, 0.2, -0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 1.0, 1.1, -1.2}, float[4, 1] a = {0.1, -0.2, 0.3, -0.4}, float[1, 3] b = {0, 0, 0}>
+{
+  p = MatMul(x, w)
+  q = MatMul(x, a)
+  r = MatMul(q, b)
+  y = Add(p, r)
+}""")
+names = {"w": "q_proj.base_layer.weight", "a": "q_proj.lora_A.default.weight", "b": "q_proj.lora_B.default.weight"}
+for one, n in zip(model.graph.initializer, model.graph.node[:3]):
+    n.input[1] = one.name = names[one.name]
+save(model, "adapted.onnx")
