@@ -118,7 +118,8 @@ typedef struct Attr {
 	int64_t i[NUMS]; // layout by attribute kind, see prims.def
 } Attr;
 
-typedef struct SliceAxis { // of slice: the entries of its list, by axis
+// Entries of lists of attributes: they alias Attr.i, which other code reads and writes.
+typedef struct __attribute__((may_alias)) SliceAxis { // of slice, by axis
 	int64_t start, count, step;
 } SliceAxis;
 static inline const SliceAxis *slice_axes(const Attr *attr)
@@ -126,7 +127,7 @@ static inline const SliceAxis *slice_axes(const Attr *attr)
 	return (const SliceAxis *)attr->i;
 }
 
-typedef struct WindowAxis { // of window: the same, see prims.def
+typedef struct __attribute__((may_alias)) WindowAxis { // of window: see prims.def
 	int64_t axis, out, size, stride, dilation, before, up;
 } WindowAxis;
 enum { WINDOW_NUMS = sizeof(WindowAxis) / sizeof(int64_t) };

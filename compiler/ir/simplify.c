@@ -17,7 +17,7 @@ static bool is_unchanged(const Case *q)
 	if ((cls != C_move && cls != C_reduce) || other || !keeps_shape(q))
 		return false;
 	for (int a = 0; q->op == O_slice && a < q->shape->rank; a++)
-		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
+		if (slice_axes(q->attr)[a].step != 1 && q->shape->dim[a] > 1)
 			return false;
 	return true;
 }
@@ -72,8 +72,8 @@ static Ref slice_of_operand(const Case *q, const Val *x)
 {
 	Graph *g = q->g;
 	Attr attr = attr_copy(&(Val){.attr = q->attr});
-	int64_t *box = attr.i + 3 * x->attr->i[0]; // start, count, step
-	int64_t first = box[0], last = first + (box[1] - 1) * box[2];
+	SliceAxis *s = (SliceAxis *)attr.i + x->attr->i[0];
+	int64_t first = s->start, last = first + (s->count - 1) * s->step;
 	// Where each operand begins is cached, because each may be sliced out again.
 	if (!g->starts)
 		g->starts = table_new(g->arena);
@@ -92,7 +92,7 @@ static Ref slice_of_operand(const Case *q, const Val *x)
 	}
 	if (MAX(first, last) >= starts[k + 1])
 		return 0;
-	box[0] = first - starts[k];
+	s->start = first - starts[k];
 	return put(g, O_slice, 1, &x->in[k], &attr);
 }
 
@@ -104,10 +104,11 @@ static Ref slice(const Case *q)
 	if (x->op != O_slice)
 		return 0;
 	Attr attr = attr_copy(&(Val){.attr = q->attr});
-	for (int i = 0; i < attr.n; i += 3) {
-		const int64_t *inner = x->attr->i + i; // start, count, step
-		attr.i[i] = inner[0] + attr.i[i] * inner[2];
-		attr.i[i + 2] *= inner[2];
+	for (int a = 0; a < x->shape.rank; a++) {
+		const SliceAxis *inner = &slice_axes(x->attr)[a];
+		SliceAxis *s = (SliceAxis *)attr.i + a;
+		s->start = inner->start + s->start * inner->step;
+		s->step *= inner->step;
 	}
 	return put(q->g, O_slice, 1, &x->in[0], &attr);
 }
@@ -125,10 +126,12 @@ static Ref expand(const Case *q)
 // Windows of one element at its own index are the operand with more axes of size 1.
 static Ref window(const Case *q)
 {
-	for (int k = 0; k < q->attr->n; k += 7) {
-		const int64_t *row = q->attr->i + k;
-		bool own = row[1] == operand(q, 0)->shape.dim[row[0]] && row[2] == 1 && row[5] == 0;
-		if (!own || row[3] != row[6])
+	WindowAxes windows = window_axes(q->attr);
+	for (int k = 0; k < windows.n; k++) {
+		const WindowAxis *w = &windows.at[k];
+		bool own =
+		    w->out == operand(q, 0)->shape.dim[w->axis] && w->size == 1 && !w->before;
+		if (!own || w->stride != w->up)
 			return 0;
 	}
 	return put_reshape(q->g, q->in[0], *q->shape);

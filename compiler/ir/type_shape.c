@@ -153,19 +153,18 @@ static Shape shape_sliced(const Case *c)
 	check_count(c, 3 * from->rank);
 	Shape shape = {.rank = from->rank};
 	for (int a = 0; a < from->rank; a++) {
-		int64_t start = c->attr->i[3 * a], count = c->attr->i[3 * a + 1],
-		        step = c->attr->i[3 * a + 2];
+		SliceAxis s = slice_axes(c->attr)[a];
 		int64_t size = from->dim[a];
-		__int128 last = start + (__int128)(count - 1) * step;
-		if (count < 0 || step == 0 ||
-		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
+		__int128 last = s.start + (__int128)(s.count - 1) * s.step;
+		bool inside = s.start >= 0 && s.start < size && last >= 0 && last < size;
+		if (s.count < 0 || s.step == 0 || (s.count > 0 && !inside))
 			wrong(
 			    c,
 			    "axis %d has size %lld, exceeded by %lld %s from %lld by steps of %lld",
-			    a, (long long)size, (long long)count,
-			    PLURAL(count, "element", "elements"), (long long)start,
-			    (long long)step);
-		shape.dim[a] = count;
+			    a, (long long)size, (long long)s.count,
+			    PLURAL(s.count, "element", "elements"), (long long)s.start,
+			    (long long)s.step);
+		shape.dim[a] = s.count;
 	}
 	return shape;
 }
@@ -185,26 +184,28 @@ static Shape shape_padded(const Case *c)
 static Shape shape_windowed(const Case *c)
 {
 	Shape shape = operand(c, 0)->shape;
-	int rank = shape.rank, n = c->attr->n / 7;
-	check_count(c, 7 * n);
-	if (rank + n > RANK)
-		wrong(c, "%d axes; at most %d are supported", rank + n, RANK);
-	for (int k = 0; k < n; k++) {
-		const int64_t *w = c->attr->i + 7 * k;
-		int axis = checked_axis(c, w[0]);
+	const WindowAxes windows = window_axes(c->attr);
+	check_count(c, windows.n * WINDOW_NUMS);
+	if (shape.rank + windows.n > RANK)
+		wrong(c, "%d axes; at most %d are supported", shape.rank + windows.n, RANK);
+	for (int k = 0; k < windows.n; k++) {
+		const WindowAxis *w = &windows.at[k];
+		int axis = checked_axis(c, w->axis);
 		for (int j = 0; j < k; j++)
-			if (c->attr->i[7 * j] == axis)
+			if (windows.at[j].axis == axis)
 				wrong(c, "axis %d is windowed twice", axis);
-		if (w[1] < 0 || w[2] < 0 || w[3] < 1 || w[6] < 1)
+		if (w->out < 0 || w->size < 0 || w->stride < 1 || w->up < 1)
 			wrong(c, "window %d: out %lld, size %lld, stride %lld, up %lld", k,
-			      (long long)w[1], (long long)w[2], (long long)w[3], (long long)w[6]);
+			      (long long)w->out, (long long)w->size, (long long)w->stride,
+			      (long long)w->up);
 		// The extent of a window, before the stride, is limited to far beyond the axis.
-		double reach = (double)w[1] * (double)w[3] + (double)w[2] * fabs((double)w[4]) +
-		               fabs((double)w[5]) + (double)shape.dim[axis] * (double)w[6];
+		double reach = (double)w->out * (double)w->stride +
+		               (double)w->size * fabs((double)w->dilation) +
+		               fabs((double)w->before) + (double)shape.dim[axis] * (double)w->up;
 		if (reach > (double)(INT64_C(1) << SIZE_BITS))
 			wrong(c, "a window that reaches further than 2^%d", SIZE_BITS);
-		shape.dim[axis] = w[1];
-		shape.dim[shape.rank++] = w[2];
+		shape.dim[axis] = w->out;
+		shape.dim[shape.rank++] = w->size;
 	}
 	return shape;
 }

@@ -239,20 +239,6 @@ void lower_gather_elements(Call *c)
 // min and max depend on the order of integers.
 enum { SCATTER_MIN = 3 };
 
-// True if PyTorch's older exporter meant a sum: it writes index_add as a scatter into zeros, which
-// is added to the rest. By ONNX, no index may repeat then, so that a sum is no other result.
-static bool means_sum(const Call *c)
-{
-	const Reader *r = c->r;
-	double zero;
-	if (c->space->depth || call_of(c->node) ||
-	    !starts_with(r->proto->producer_name, "pytorch") || !const_num(c->g, c->in[0], &zero) ||
-	    zero)
-		return false;
-	const Reading *read = find_name(r->file, c->node->output[0])->first;
-	return read && !read->next && !strcmp(read->node->op_type, "Add");
-}
-
 static int scatter_mode(const Call *c)
 {
 	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
@@ -260,7 +246,7 @@ static int scatter_mode(const Call *c)
 	int found = FIND(mode, modes);
 	if (found < 0)
 		invalid_node(c, "reduction '%s'", mode);
-	return found || !means_sum(c) ? found : 1;
+	return found;
 }
 
 // True for 0, 1, .. n - 1.
@@ -314,6 +300,26 @@ static void doubt_mean(const Call *c)
 		             node_where(c->r->arena, c->node)));
 }
 
+// Warns if PyTorch's older exporter may have meant a sum: it writes index_add, as a scatter of
+// which the program adds the result, into zeros without a reduction.
+static void doubt_sum(const Call *c)
+{
+	const Reader *r = c->r;
+	double zero;
+	if (c->space->depth || call_of(c->node) || scatter_mode(c) || is_const(c->g, c->in[1]) ||
+	    !starts_with(r->proto->producer_name, "pytorch") || !const_num(c->g, c->in[0], &zero) ||
+	    zero)
+		return;
+	const Reading *read = find_name(r->file, c->node->output[0])->first;
+	if (read && !read->next && !strcmp(read->node->op_type, "Add"))
+		doubt(
+		    c->r,
+		    format(c->r->arena,
+		           "%s: where indices repeat, the last element stays; if the program calls "
+		           "index_add, which this exporter writes so, export it with dynamo=True",
+		           node_where(c->r->arena, c->node)));
+}
+
 void lower_scatter_elements(Call *c)
 {
 	Graph *g = c->g;
@@ -322,6 +328,7 @@ void lower_scatter_elements(Call *c)
 	Ref at = meant_elements(c);
 	const Val *v = val(g, at);
 	doubt_mean(c);
+	doubt_sum(c);
 	int64_t count = v->op == O_const && !scatter_mode(c) ? count_of(&v->shape) : 0;
 	bool *seen = count ? NEWS(c->r->arena, bool, count_of(&s)) : NULL;
 	for (int64_t i = 0; i < count; i++) {

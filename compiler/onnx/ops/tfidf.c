@@ -17,8 +17,8 @@ static Ref times_of(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_
 	        most = n > 1 ? skips : 0;
 	for (int64_t step = 1; step - 1 <= most && (n - 1) * step < length; step++) {
 		int64_t places = length - (n - 1) * step, wide[] = {lines, places, 1, n};
-		Attr window = {.n = 7, .i = {1, places, n, 1, step, 0, 1}};
-		Ref words = put_reshape(g, put(g, O_window, 1, &x, &window), shape_of(4, wide));
+		WindowAxis window = {1, places, n, 1, step, 0, 1};
+		Ref words = put_reshape(g, put_window(g, x, 1, &window, 0), shape_of(4, wide));
 		Ref each = put_reshape(g, grams, shape_of(4, (int64_t[]){1, 1, count, n}));
 		Ref same = put_cast(g, put2(g, O_eq, words, each), E_i64);
 		same = reduce_away(g, O_sum, reduce_away(g, O_amin, same, 3), 1);

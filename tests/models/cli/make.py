@@ -1092,11 +1092,13 @@ model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.fx_node", value="%y :
                                        "(args = (%zeros, 0, %index, %h, mean), kwargs = {})")
 save(model, "averaged.onnx")
 
-# An index_add as PyTorch's older exporter writes it: a scatter into zeros, without a sum, is added to the rest.
+# An index_add as PyTorch's older exporter writes it: a scatter into zeros, without a sum, is added to the rest. A scatter that
+# sets elements looks the same.
 save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
-<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[3, 2] b = {1, 2, 3, 4, 5, 6}, float[3, 2] zeros = {0, 0, 0, 0, 0, 0}>
+<float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, float[3, 2] b = {1, 2, 3, 4, 5, 6}>
 {
+  zeros = Constant<value = float[3, 2] {0, 0, 0, 0, 0, 0}>()
   h = MatMul(x, w)
   sum = ScatterElements<axis = 0>(zeros, index, h)
   y = Add(b, sum)
