@@ -288,6 +288,8 @@ static void composites(void)
 	CHECK(attend, IX(0.5, 0, 0), F(D(2, 1), 3, NAN), q, k, v,
 	      F(D(2, 3), -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY),
 	      L(b8, D(1, 3), 0, 0, 0));
+	CHECK(attend, IX(0.5, 0, 0), F(D(2, 1), 1.359686664340387, 1.4259030070323053), q, k, v,
+	      F(D(1, 1), 0), L(b8, D(1, 1), 1), F(D(2, 3), 2, 0, 1, 1, 1, 0.5));
 	Lit g = F(D(2, 1), 1, -2), delta = F(D(2, 1), 1.6224593312018547, -4.24463572559955);
 	Lit stats = F(D(2, 2), 1.0, 0.6224593312018546, 1.0, 0.5740969929676946);
 	CHECK(attend_stats, IX(0.5, 1, 0), stats, q, k);
@@ -302,6 +304,18 @@ static void composites(void)
 	CHECK(attend_dv, IX(0.5, 1, 0),
 	      F(D(3, 1), -0.7706533171372436, 0.4670681729047134, -0.6964148557674696), q, k, v, g,
 	      stats, delta);
+	// two heads, which differ in the gradient of the result, and share the bias
+	double most = 1.0, share[] = {0.6224593312018546, 0.5740969929676946};
+	CHECK(attend_db, IX(0.5, 1, 0, 1),
+	      F(D(1, 2, 3), -0.7050111366047837, 0.7050111366047832, 0, 0.6443193101872804,
+	        0.0095035571904439, -0.6538228673777245),
+	      F(D(2, 2, 2), 1, 0, 0, 2, 1, 0, 0, 2),
+	      F(D(2, 3, 2), 1, 1, 2, -1, 0, 0.5, 1, 1, 2, -1, 0, 0.5),
+	      F(D(2, 3, 1), 1, 2, 4, 1, 2, 4), F(D(2, 2, 1), 1, -2, 2, 1),
+	      F(D(2, 2, 2), most, share[0], most, share[1], most, share[0], most, share[1]),
+	      F(D(2, 2, 1), 1.6224593312018547, -4.24463572559955, 3.2449186624037094,
+	        2.122317862799775),
+	      F(D(1, 1, 1), 0));
 	Lit ends = F(D(3, 2), -INFINITY, -INFINITY, INFINITY, 1, -INFINITY, 2);
 	CHECK(softmax, I(1), F(D(3, 2), NAN, NAN, NAN, NAN, 0, 1), ends);
 	CHECK(lse, I(1), F(D(3, 1), -INFINITY, INFINITY, 2), ends);
