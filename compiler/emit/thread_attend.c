@@ -118,12 +118,13 @@ static Value score_at(const ThreadAttend *t, Product *score, int i, const Pair *
 	return pair->used ? LLVMBuildSelect(g->b, pair->used, x, real(&t->a, -INFINITY), "") : x;
 }
 
-// Returns x times the factor of the weight of a pair.
-static Value weighed(const ThreadAttend *t, const Pair *pair, Value x)
+// Returns x times the factor of weight i.
+static Value weighed(const ThreadAttend *t, const Product *score, int i, Value x)
 {
 	if (!t->a.factor)
 		return x;
-	Value factor = at_element(&t->a, t->a.factor, pair->query, pair->key);
+	Pair pair = pair_at(t, score, i);
+	Value factor = at_element(&t->a, t->a.factor, pair.query, pair.key);
 	return LLVMBuildFMul(t->a.g->b, x, factor, "");
 }
 
@@ -375,8 +376,7 @@ static void soften(ThreadAttend *t, Product *score, Product *sum, const Softmax 
 		x[i] = power(t, x[i], base[r]);
 		Value total = read_variable(g, s->total[r]);
 		set_variable(g, s->total[r], LLVMBuildFAdd(g->b, total, x[i], ""));
-		Pair pair = pair_at(t, score, i);
-		x[i] = weighed(t, &pair, x[i]);
+		x[i] = weighed(t, score, i, x[i]);
 	}
 	for (int i = 0; sum && i < sum->sums; i++) {
 		Value before = read_sum(&sum->d, i);
@@ -627,10 +627,10 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 			Value empty = LLVMBuildFCmp(g->b, LLVMRealOEQ, of.share, none, "");
 			x = LLVMBuildSelect(g->b, empty, none, x, "");
 		}
-		Value d = weighed(t, &pair, read_sum(&p->weight->d, i));
+		Value d = weighed(t, p->score, i, read_sum(&p->weight->d, i));
 		d = LLVMBuildFSub(g->b, d, of.delta, "");
 		d = LLVMBuildFMul(g->b, x, d, "");
-		weight[i] = weighed(t, &pair, x);
+		weight[i] = weighed(t, p->score, i, x);
 		slope[i] = shown ? LLVMBuildSelect(g->b, shown, d, none, "") : d;
 	}
 }
