@@ -88,9 +88,10 @@ void tile_attention(Scheduler *t)
 	s->strips = ceil_div(strips, parts);
 	p = attend_sizes(t->graph, t->kern, machine);
 	int64_t groups = p.back ? machine->workers : ceil_div(machine->workers, p.parts);
-	s->batches = even_heads(&p, MAX(1, p.batch / groups), p.back ? 1 : p.parts, machine);
-	if (count_of(&p.added) > 1)
-		s->batches = count_of(&p.added);
+	s->batches = count_of(&p.added);
+	if (s->batches == 1)
+		s->batches =
+		    even_heads(&p, MAX(1, p.batch / groups), p.back ? 1 : p.parts, machine);
 	s->workers = ceil_div(p.batch, s->batches) * (p.back ? 1 : p.parts);
 	int64_t read = (p.queries + p.keys) * (p.width + p.depth) * (p.halves ? 2 : p.bytes);
 	s->ahead_rows =

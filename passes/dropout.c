@@ -1,7 +1,7 @@
 // dropout.c: finds dropout in any form; samples it in training, else removes it, and can insert it.
 // In training, every dropout becomes the book's Dropout, with a random site of its own. Insertion
 // restores dropout that an exporter removed. Random numbers used for anything else are unchanged.
-// Before gradients are taken, dropout of the weights of attention becomes a factor of its kernels.
+// Before differentiation, dropout of attention weights becomes a factor inside attention's kernels.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -340,14 +340,17 @@ static Ref put_weighing(void *context, Graph *g, const Val *v, const Ref *in)
 	Ref gate = drop->in[0];
 	Ref whole = put2(g, O_dot, put_reshape(g, scaled->in[0], shape), in[1]);
 	const Val *found = val(g, whole);
-	if (found->op != O_attend || found->nin > 5 || !attend_fits(g, found, w->machine, true))
+	int bias = attention_bias(O_attend), factor = attention_factor(O_attend);
+	if (found->op != O_attend || found->nin > factor ||
+	    !attend_fits(g, found, w->machine, true))
 		return put_as(g, v, in);
-	Ref with[6] = {[3] = put_rank(g, put_num(g, found->type, 0), shape.rank),
-	               [4] = put_rank(g, put_num(g, E_b8, 1), shape.rank)};
+	Ref with[factor + 1];
+	with[bias] = put_rank(g, put_num(g, found->type, 0), shape.rank);
+	with[bias + 1] = put_rank(g, put_num(g, E_b8, 1), shape.rank);
 	memcpy(with, found->in, sizeof *with * (size_t)found->nin);
-	with[5] = put3(g, O_select, gate, put_num(g, found->type, c), put_num(g, found->type, 0));
-	with[5] = put_reshape(g, with[5], shape);
-	return put(g, O_attend, 6, with, found->attr);
+	Ref kept = put_num(g, found->type, c), none = put_num(g, found->type, 0);
+	with[factor] = put_reshape(g, put3(g, O_select, gate, kept, none), shape);
+	return put(g, O_attend, factor + 1, with, found->attr);
 }
 
 const Graph *attention_dropout_pass(Arena *arena, const Graph *from, const Machine *machine)

@@ -10,8 +10,9 @@ static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const R
 	bool fixed = count_of(&val(g, in[1])->shape) > 0; // it has keys
 	for (int k = 0; k < v->nin; k++)
 		fixed &= !is_dynamic(g, in[k]);
-	fixed &= v->nin < 6 || !s->from_needs[v->in[5]];
-	if (v->nin > 3 && s->from_needs[v->in[3]])
+	int bias = attention_bias(O_attend), factor = attention_factor(O_attend);
+	fixed &= v->nin <= factor || !s->from_needs[v->in[factor]];
+	if (v->nin > bias && s->from_needs[v->in[bias]])
 		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK && // attend_db splits leading axes
 		         (!s->machine || attend_adds_bias(s->machine));
 	return fixed && s->first_fixed < 0 &&

@@ -349,7 +349,7 @@ static void clear_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	const Clear *c = context;
 	Index idx[RANK];
-	Value zero = real_like(splat(g, real(c->a, 0)), 0);
+	Value zero = splat(g, real(c->a, 0));
 	for (int u = 0; u < n; u++) {
 		bias_index(c->a, c->heads, c->row, &unit[u], idx);
 		store_out(g, c->out, idx, zero);

@@ -145,7 +145,7 @@ static void start_partials(Dot *d, Value again, Value done)
 	loop_end(g, &workers);
 }
 
-// Places the sums, and what is packed, in memory.
+// Takes memory for the sums and for packed operands.
 static void take_memory(Dot *d)
 {
 	Gen *g = d->g;
@@ -165,7 +165,7 @@ static void take_memory(Dot *d)
 		d->products = local_memory(g, d->p.products);
 }
 
-// Multiplies the blocks of k of a batch, those of the worker's part of them.
+// Multiplies the blocks of k of a batch that belong to the worker's part.
 static void all_blocks(Dot *d)
 {
 	Gen *g = d->g;

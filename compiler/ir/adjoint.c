@@ -37,7 +37,7 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 // ---- window ---------------------------------------------------------------------------
 
 // Returns the sum over the first axis after those of an operand with `rank` axes, of the elements
-// of windows along an axis `w`, at the `count` indices that they come from. Element (o, k)
+// of the windows `w` along an axis, at the `count` indices that they come from. Element (o, k)
 // of the window is operand index i = (o s + k d - b) / u, so the sum at i is over k, at o = (i u +
 // b - k d) / s. If o and k are merged into one axis with K elements per o, this index is o K + k =
 // (i u K + k (s - d K) + b K) / s: a window of the windows. The division is exact only for

@@ -39,6 +39,14 @@ static int64_t line_start(const Lines *l, int64_t i)
 	return i / l->step * l->step * l->n + i % l->step;
 }
 
+static bool along_any(Reader *r, Weight *w, bool (*is)(Reader *, Weight *, int axis))
+{
+	for (int a = 0; a < w->shape.rank; a++)
+		if (is(r, w, a))
+			return true;
+	return false;
+}
+
 typedef struct Circles { // where cosines and sines lie in a line
 	int64_t first;   // line
 	int64_t apart;   // entries from a cosine to its sine
@@ -263,18 +271,12 @@ static bool is_grid_along(Reader *r, Weight *w, int axis)
 
 static bool is_grid(Reader *r, Weight *w)
 {
-	for (int a = 0; a < w->shape.rank; a++)
-		if (is_grid_along(r, w, a))
-			return true;
-	return false;
+	return along_any(r, w, is_grid_along);
 }
 
 static bool is_regular(Reader *r, Weight *w)
 {
-	for (int a = 0; a < w->shape.rank; a++)
-		if (is_regular_along(r, w, a))
-			return true;
-	return false;
+	return along_any(r, w, is_regular_along);
 }
 
 typedef struct Wave { // the line that starts at an element
@@ -333,10 +335,7 @@ static bool is_waves_along(Reader *r, Weight *w, int axis)
 
 static bool is_waves(Reader *r, Weight *w)
 {
-	for (int a = 0; a < w->shape.rank; a++)
-		if (is_waves_along(r, w, a))
-			return true;
-	return false;
+	return along_any(r, w, is_waves_along);
 }
 
 // True for zeros and ones: initial values of parameters are one or the other.
@@ -393,7 +392,8 @@ static bool is_folded_table(const Use *u)
 	       is_one_of(OPS_arithmetic, u->reader);
 }
 
-// Returns why a weight with a name is none, by values that no parameter starts with; else NULL.
+// Returns why a named weight is no parameter, judged by values that none is initialized with; else
+// NULL.
 // Biases that open the gates of an LSTM are zeros and ones.
 static const char *buffer_by_values(const Use *u)
 {
