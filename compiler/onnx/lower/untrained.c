@@ -225,6 +225,8 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 5 };
 	const Lines l = lines_along(w, axis);
+	if (l.n < SHORTEST)
+		return false;
 	for (int64_t i = 0; i < l.count; i++) {
 		int bends = 0;
 		for (int64_t k = 1; k < l.n - 1; k++) {
@@ -238,7 +240,7 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 		if (bends > 1)
 			return false;
 	}
-	return l.n >= SHORTEST;
+	return true;
 }
 
 // True if elements of a line are a geometric series, such as frequencies or slopes.
@@ -259,8 +261,10 @@ static bool is_grid_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 5 };
 	const Lines l = lines_along(w, axis);
-	bool series = l.n >= SHORTEST;
-	for (int64_t i = 0; i < l.count && l.n > 1; i++) {
+	if (l.n < SHORTEST)
+		return false;
+	bool series = true;
+	for (int64_t i = 0; i < l.count; i++) {
 		int64_t at = line_start(&l, i);
 		if (weight_number(r, w, at) == weight_number(r, w, at + l.step))
 			return false;
