@@ -229,7 +229,7 @@ static bool is_regular_along(Reader *r, Weight *w, int axis)
 		return false;
 	for (int64_t i = 0; i < l.count; i++) {
 		int bends = 0;
-		for (int64_t k = 1; k < l.n - 1; k++) {
+		for (int64_t k = 1; k < l.n - 1 && bends <= 1; k++) {
 			int64_t at = line_start(&l, i) + k * l.step;
 			double before = weight_number(r, w, at - l.step),
 			       x = weight_number(r, w, at),
