@@ -145,11 +145,9 @@ static Choice choose_tile(const Machine *machine, const BlockSizes *z, int toget
 	return best;
 }
 
-bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
+bool blocks_split_sums(const Graph *g, Ref dot, const Machine *machine)
 {
 	Sched one = {.height = 1, .columns = 1, .depth = 1};
-	if (machine->threads == 1)
-		return false;
 	BlockSizes z = block_sizes(g, &(Kern){.root = dot, .sched = &one}, machine);
 	int64_t sums = has_group_matrix(machine, z.matrix, INT64_MAX) ? 2 * SUMS : SUMS;
 	Bounds bounds = {.parts = MOST_PARTS, .sums = sums, .uneven = {sums, sums}};

@@ -244,7 +244,7 @@ static bool reduces_tiles(const Fuse *f, const Group *p, const Group *c)
 		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
 	bool tiles =
-	    f->machine->rows || (f->machine->threads > 1 && !splits_sums(g, p->root, f->machine));
+	    (f->machine->rows || f->machine->threads > 1) && !splits_sums(g, p->root, f->machine);
 	return tiles && !reads_reduction(f, p, c) && count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && count_of(&p->space) >= LARGE_SPACE &&
 	       count_of(a) && reduces_operands(g, p, &c->space) &&

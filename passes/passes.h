@@ -364,6 +364,11 @@ const Graph *row_blocks_pass(Arena *, const Graph *, const Machine *);
 
 // ---- block_tiling.c: the schedules of products by blocks of threads -----------------------
 // True if blocks of threads share the sums of a product, which the next launch adds up.
+bool blocks_split_sums(const Graph *, Ref dot, const Machine *);
+
+// ---- tiling.c: the schedules of products ----------------------------------------------------
+// True if workers, or blocks of threads, share the sums of a product, which the next launch adds
+// up. On a CPU: and multiply slices of a part of k each, which they would else write to memory.
 bool splits_sums(const Graph *, Ref dot, const Machine *);
 
 // ---- materialize.c: decides which values are stored ---------------------------------------

@@ -6,10 +6,11 @@
 #include <math.h>
 
 enum {
-	AHEAD = 8,     // steps of k that b in place is prefetched ahead
-	SLICED = 64,   // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
-	               // where there are matrix registers
-	AT_ONCE = 384, // the same, if that is all of k: all products hide the maps of others
+	WORTH = 1 << 20, // operations of a worker
+	AHEAD = 8,       // steps of k that b in place is prefetched ahead
+	SLICED = 64,     // steps of k of a block of slices: a strip and a panel fit in L1, 48 KiB
+	                 // where there are matrix registers
+	AT_ONCE = 384,   // the same, if that is all of k: all products hide the maps of others
 };
 
 void update_sizes(Tiling *d)
@@ -168,19 +169,47 @@ static double packing(const Tiling *d, int64_t rows, int64_t columns)
 	return cost;
 }
 
-// A long sum of a small result is divided among workers, so that each operand is packed once: if
-// the sums stay in L2, and the parts are long enough that adding them up costs little.
-static void choose_parts(Tiling *d, int64_t wanted)
+static int64_t operations(const DotSizes *p)
 {
-	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part, or terms of slices
+	return 2 * p->batch * p->m * p->n * p->k;
+}
+
+// Returns how many workers are each worth a launch.
+static int64_t wanted_workers(const DotSizes *p, const Machine *machine)
+{
+	return MAX(1, MIN(machine->workers, operations(p) / WORTH));
+}
+
+// Returns among how many workers the sums of a product are divided at most, so that each operand is
+// packed once: they are long, and stay in L2, in half of it where matrix registers multiply, whose
+// operands come faster. 0: they are not. steps, blocks: of k; with slices, steps are terms.
+static int64_t parts_of_sums(const DotSizes *p, int64_t steps, int64_t blocks,
+                             const Machine *machine)
+{
+	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part, so that adding parts costs little
+	int64_t parts = MIN(MIN(steps / LONG, blocks), wanted_workers(p, machine));
+	int64_t room = machine->l2 / (has_thread_matrix(machine) ? 2 : 1);
+	bool few = parts < LEAST || p->batch > 1 || p->m * p->n * p->bytes > room;
+	return few ? 0 : parts;
+}
+
+bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
+{
+	if (machine->threads > 1)
+		return blocks_split_sums(g, dot, machine);
+	const Val *v = val(g, dot);
+	DotSizes p = matrix_sizes(g, v);
+	return multiplies_slices(g, machine, p.m, p.n, p.k, false) &&
+	       !windows_of_matrix(g, v->in[0]) &&
+	       parts_of_sums(&p, p.k, p.k, machine) == machine->workers;
+}
+
+static void choose_parts(Tiling *d)
+{
 	Sched *s = d->t->sched;
-	int64_t size = d->p.m * d->p.n * d->p.bytes;
-	int64_t steps = d->p.slices > 1 ? d->p.k : d->p.steps;
-	int64_t parts = MIN(wanted, MIN(d->p.blocks, steps / LONG));
-	s->parts = 0;
-	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)
-		return;
-	s->parts = ceil_div(d->p.blocks, ceil_div(d->p.blocks, parts));
+	int64_t steps = d->p.slices > 1 ? d->p.k : d->p.steps, blocks = d->p.blocks;
+	int64_t parts = s->reduce.count ? 0 : parts_of_sums(&d->p, steps, blocks, d->t->machine);
+	s->parts = parts ? ceil_div(blocks, ceil_div(blocks, parts)) : 0;
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
@@ -189,23 +218,23 @@ static void choose_parts(Tiling *d, int64_t wanted)
 // cost.
 double choose_split(Tiling *d)
 {
-	enum { WORTH = 1 << 20, UPDATE = 2, ADD = 6 }; // costs: of a sum and block, sum and part
-	enum { L3 = 4 << 20, MANY = 4 };               // bytes; strips of a group
+	enum { UPDATE = 2, ADD = 6 };    // costs: of a sum and block, sum and part
+	enum { L3 = 4 << 20, MANY = 4 }; // bytes; strips of a group
 	const DotSizes *p = &d->p;
 	Sched *s = d->t->sched;
-	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->cache / 2;
+	int64_t half = d->cache / 2;
 	bool grouped =
 	    s->a == W_copy && s->group >= MANY && !p->matrix && can_share(d, 1) && !can_share(d, 0);
 	int64_t held = grouped ? MAX(half, L3) : half;
 	int64_t cap = MAX(1, held / (s->depth * p->width * p->bytes * p->slices));
-	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
+	int64_t wanted = wanted_workers(p, d->t->machine);
 	int64_t unit = s->a == W_patch ? s->group : 1, units = ceil_div(p->strips, unit);
-	choose_parts(d, wanted);
+	choose_parts(d);
 	double least_cost = 0, adding = 0;
 	if (p->blocks > 1)
 		adding = UPDATE / (double)s->depth + (double)s->parts * ADD / (double)p->k;
 	wanted = MAX(1, (wanted + s->parts / 2) / MAX(1, s->parts));
-	s->batches = MAX(1, MIN(p->batch / wanted, p->batch * WORTH / flops));
+	s->batches = MAX(1, MIN(p->batch / wanted, p->batch * WORTH / operations(p)));
 	s->panels = 0;
 	for (int64_t columns = ceil_div(p->panels, cap); columns <= p->panels; columns++) {
 		int64_t each = ceil_div(p->panels, columns);
@@ -430,12 +459,12 @@ static double busiest(const Tiling *d, const Sched *s)
 // number stays.
 static void choose_evenly(Tiling *d)
 {
-	enum { EACH = 4, WORTH = 1 << 20 }; // workers of a processor; operations of one
-	const double GAIN = 0.95;           // of the time
+	enum { EACH = 4 };        // workers of a processor
+	const double GAIN = 0.95; // of the time
 	const DotSizes p = d->p;
 	Sched *s = d->t->sched, best = *s;
 	int64_t processors = d->t->machine->processors;
-	int64_t most = MIN(EACH * processors, 2 * p.batch * p.m * p.n * p.k / WORTH);
+	int64_t most = MIN(EACH * processors, operations(&p) / WORTH);
 	int64_t unit = has_windows(s) ? s->group : 1;
 	bool fixed = s->reduce.count && !reduces_along(d->t->kern);
 	int64_t units = ceil_div(p.strips, unit), down = fixed ? p.down : units;

@@ -262,7 +262,6 @@ static void test_random(Arena *arena, int graphs)
 	printf("%d random graphs, %d kernels\n", graphs, kernels);
 }
 
-// Returns the plan of a graph whose products are bf16, for matrix registers.
 // Returns the plan of a graph whose products read this type, for a machine.
 static const Plan *plan_on(Arena *arena, const char *machine, Elem products, const char *name,
                            const char *text)
@@ -335,6 +334,23 @@ static void test_row_sums(Arena *arena)
 	            COUNT(summed), summed);
 	expect_text(arena, plan_on(arena, "cuda-sm_80", f32, "row sums", text), "row sums",
 	            COUNT(apart), apart);
+}
+
+// Workers that multiply slices share a long sum, which then has no reduction in its kernel.
+static void test_long_sum(Arena *arena)
+{
+	static const char text[] =
+	    "graph long_sum\nslot x : input f32[512,32128]\nslot w : param f32[32128,256]\n"
+	    "slot g : input f32[512,256]\n%1 = dot(x, w)\n%2 = mul(%1, g)\n%3 = sum(%2; [0])\n"
+	    "out y = %1\nout z = %3\n";
+	static const char *const apart[] = {"kernel dot [512,256]\n", "parts 16,",
+	                                    "kernel col [/512,256]\n"};
+	static const char *const summed[] = {"kernel dot [/512,256]\n"};
+	Elem f32 = 0;
+	expect_text(arena, plan_on(arena, "x86-64-v4-amx", f32, "long sum", text), "long sum",
+	            COUNT(apart), apart);
+	expect_text(arena, plan_on(arena, "x86-64-v4", f32, "long sum", text), "long sum",
+	            COUNT(summed), summed);
 }
 
 // Rows of bf16 are prefetched if the cache holds two of them, though it would not hold those of
@@ -413,6 +429,7 @@ int main(void)
 	test_chain(arena);
 	test_point(arena);
 	test_row_sums(arena);
+	test_long_sum(arena);
 	test_next_row(arena);
 	test_derivative(arena);
 	test_random(arena, 300);
