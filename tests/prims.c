@@ -234,6 +234,9 @@ static void indices(void)
 	CHECK(gather, I(0), F(D(3, 2), 5, 6, 1, 2, 5, 6), x, at);
 	CHECK(gather, I(1), F(D(3, 1, 2), 2, 1, 4, 3, 6, 5), x, L(i64, D(1, 2), 1, 0));
 	CHECK(gather, I(0), F(D(2), 3, 4), x, L(i64, SCALAR, 1));
+	CHECK(gather, I(0), F(D(4, 2), 3, 4, 3, 4, 1, 2, 1, 2), x, L(i64, D(4), 1, 1, 0, 0));
+	CHECK(gather, I(1), F(D(3, 2, 2), 2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6), x,
+	      L(i64, D(2, 2), 1, 1, 1, 1));
 	Lit update = F(D(3, 2), 10, 20, 30, 40, 2, 3);
 	CHECK(scatter, I(0, 0), F(D(3, 2), 30, 40, 3, 4, 2, 3), x, at, update);
 	CHECK(scatter, I(0, 1), F(D(3, 2), 31, 42, 3, 4, 17, 29), x, at, update);
@@ -598,6 +601,12 @@ static void identities(void)
 	Ref picked = put_gather(g, x, put_num(g, E_i64, 1), 1);
 	EXPECT(val(g, picked)->op == O_reshape && val(g, val(g, picked)->in[0])->op == O_slice,
 	       "gather of one");
+	Ref twice = put_const(g, E_i64, D(4), (int64_t[]){2, 2, 0, 0});
+	Ref enlarged = put_gather(g, x, twice, 2);
+	EXPECT(val(g, enlarged)->op == O_reshape && val(g, val(g, enlarged)->in[0])->op == O_expand,
+	       "gather of each twice");
+	Ref uneven = put_const(g, E_i64, D(4), (int64_t[]){0, 0, 1, 2});
+	EXPECT(val(g, put_gather(g, x, uneven, 2))->op == O_gather, "gather of some twice");
 	Ref count = put_iota(g, D(4), 0);
 	EXPECT(put_reshape(g, count, D(1, 4, 1)) == put_iota(g, D(1, 4, 1), 1), "reshape of iota");
 	EXPECT(put_expand(g, put_iota(g, D(1, 4), 1), D(3, 4)) == put_iota(g, D(3, 4), 1),

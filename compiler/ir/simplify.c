@@ -361,7 +361,8 @@ static Ref cast(const Case *q)
 	return holds ? put_cast(q->g, x->in[0], (Elem)q->attr->i[0]) : 0;
 }
 
-// Elements at constant, evenly spaced indices are a slice.
+// Elements at constant, evenly spaced indices are a slice, of which each may be repeated, as in an
+// image that is enlarged.
 static Ref gather(const Case *q)
 {
 	const Val *x = operand(q, 0);
@@ -369,19 +370,32 @@ static Ref gather(const Case *q)
 	int64_t *at = NEWS(q->g->arena, int64_t, n + 1), start[RANK] = {0}, step[RANK];
 	if (!is_const(q->g, q->in[1]) || !const_ints(q->g, q->in[1], at, &n))
 		return 0;
-	for (int i = 0; i < n; i++)
-		if (at[i] < 0 || at[i] >= x->shape.dim[axis] ||
-		    at[i] - at[0] != i * (at[n > 1] - at[0]))
-			return 0;
-	if (n > 1 && at[1] == at[0])
+	int times = 1;
+	while (times < n && at[times] == at[0])
+		times++;
+	int64_t apart = times < n ? at[times] - at[0] : 1;
+	bool fits = n % times == 0 && (times == 1 || x->shape.rank < RANK);
+	for (int i = 0; i < n && fits; i++)
+		fits =
+		    at[i] >= 0 && at[i] < x->shape.dim[axis] && at[i] - at[0] == i / times * apart;
+	if (!fits)
 		return 0;
 	Shape few = x->shape;
 	for (int a = 0; a < few.rank; a++)
 		step[a] = 1;
-	few.dim[axis] = n;
+	few.dim[axis] = n / times;
 	start[axis] = at[0];
-	step[axis] = n > 1 ? at[1] - at[0] : 1;
-	return put_reshape(q->g, put_slice(q->g, q->in[0], start, few.dim, step), *q->shape);
+	step[axis] = apart;
+	Ref r = put_slice(q->g, q->in[0], start, few.dim, step);
+	if (times > 1) {
+		for (int a = few.rank++; a > axis + 1; a--)
+			few.dim[a] = few.dim[a - 1];
+		few.dim[axis + 1] = 1;
+		r = put_reshape(q->g, r, few);
+		few.dim[axis + 1] = times;
+		r = put_expand(q->g, r, few);
+	}
+	return put_reshape(q->g, r, *q->shape);
 }
 
 // Drops a broadcast of an operand that the map makes unnecessary.
