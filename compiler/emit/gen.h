@@ -253,7 +253,8 @@ struct Target {
 Value at(Gen *, Ref, const Index *idx);
 // The same of an index that may lie outside of r, where it is `fill`.
 Value at_or_fill(Gen *, Ref, const Index *idx, double fill);
-void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
+void store_out(Gen *, int k, const Index *idx, Value);  // idx: of the out's shape
+Lanes element_lanes(Gen *, const Val *, const Index *); // where an element lies in memory
 Value load_out(Gen *, int k, const Index *idx);
 // Returns a variable for an index that is data, clamped to its axis.
 Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
