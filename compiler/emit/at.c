@@ -66,14 +66,14 @@ void store_kept(Gen *g, const Bound *keep, const Index *idx)
 
 // ---- reading and writing --------------------------------------------------------------
 
-// Registers of GPUs have 32 bits: an element's number is computed in as many if they suffice.
+// Registers of GPUs have 32 bits: the number of an element is computed in as many if they suffice.
 Lanes element_lanes(Gen *g, const Val *v, const Index *idx)
 {
 	Shape rows = memory_shape(v);
 	Index linear = ravel(g->vars, &rows, idx);
 	Lanes lanes = index_value(g, &linear);
 	lanes.most = count_of(&rows);
-	if (g->target->machine->threads > 1 && lanes.most < INT32_MAX) {
+	if (g->target->machine->threads > 1 && lanes.most < INT32_MAX && !g->shares) {
 		lanes.base = LLVMBuildTrunc(g->b, lanes.base, g->i32, "");
 		lanes.base = LLVMBuildZExt(g->b, lanes.base, g->i64, "");
 	}

@@ -59,6 +59,7 @@ typedef struct Gen {
 	Bound *keep;       // the first that is kept
 	bool outs;         // reduce_values also stores outputs of the full shape
 	bool prefetches;   // it also prefetches what the kernel reads next
+	bool shares;       // addresses of elements that are a constant apart share the first
 	struct Late *late; // NULL: stores do not wait
 	Vars *vars;
 	Table *address;     // entry of buf -> its value

@@ -41,12 +41,17 @@ static Value is_less(const ThreadAttend *t, Value i, int64_t n)
 	return LLVMBuildICmp(t->a.g->b, LLVMIntSLT, i, narrow_number(t, n), "");
 }
 
+// True if a thread's lines are a constant apart, also in memory.
+static bool are_apart(const ThreadAttend *t, const Lines *lines)
+{
+	return lines != &t->row && lines->all % t->z.columns == 0;
+}
+
 // Sets the thread's rows (o: 0) or columns of a product, from `first` on.
 static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *lines)
 {
 	Gen *g = t->a.g;
 	int64_t block = lines == &t->row ? t->z.height : t->z.columns;
-	bool apart = lines != &t->row && lines->all % block == 0; // by a constant, in memory
 	for (int i = 0; i < lines_of(p, o); i++) {
 		Value place = p->d.kind->line_place(&p->d, o, i);
 		if (lines == &t->row && t->z.beside)
@@ -56,7 +61,7 @@ static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *l
 		if (lines->all % block)
 			in = LLVMBuildSelect(g->b, is_less(t, at, lines->all), at, last, "");
 		in = LLVMBuildZExt(g->b, in, g->i64, "");
-		if (apart)
+		if (are_apart(t, lines))
 			in = sum_of(g, first, place);
 		lines->at[i] = at;
 		lines->index[i] = uniform_index(g, in, lines->all, 1);
@@ -190,12 +195,15 @@ static Op op_of_output(const ThreadAttend *t, int o)
 	return val(g, attention_of(g, t->a.g->kern->out[o]))->op;
 }
 
-// Stores `n` elements side by side of output o.
+// Stores `n` elements side by side of output o. Forward, their numbers keep 64 bits: what is known
+// before the loop takes a register less there, by ptxas 13.0.
 static void store_elements(ThreadAttend *t, int o, const Index *idx, int n, Value *x)
 {
 	Gen *g = t->a.g;
 	const Val *v = val(g->graph, g->kern->out[o]);
+	g->shares = !t->a.p.back;
 	Value place = element_lanes(g, v, idx).base;
+	g->shares = false;
 	Value to = place_in(g, memory_type(g, v->type), out_address(g, o), place);
 	store_values(t, v->type, to, n, x);
 }
@@ -611,9 +619,12 @@ static Stats load_stats(const ThreadAttend *t, const Index *query)
 {
 	Index zero = constant_index(0), one = constant_index(1);
 	Ref stats = t->a.v->in[STATS], delta = t->a.v->in[DELTA];
-	return (Stats){.most = at_element(&t->a, stats, query, &zero),
-	               .share = at_element(&t->a, stats, query, &one),
-	               .delta = at_element(&t->a, delta, query, &zero)};
+	t->a.g->shares = t->keys && are_apart(t, &t->column);
+	Stats s = {.most = at_element(&t->a, stats, query, &zero),
+	           .share = at_element(&t->a, stats, query, &one),
+	           .delta = at_element(&t->a, delta, query, &zero)};
+	t->a.g->shares = false;
+	return s;
 }
 
 // Turns scores into probabilities, and gradients of the probabilities into those of the scores.
