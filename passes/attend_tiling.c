@@ -20,9 +20,10 @@ static int64_t paired_height(int64_t n, int64_t high)
 	return best;
 }
 
-// Blocks of keys compute the gradients of keys and values, and blocks of queries all else: each sum
-// is that of one block, in one order, and scores are computed for both. If a block has all keys of
-// a head, it computes all gradients.
+// Blocks of keys compute the gradients of keys and values, and blocks of queries all else but the
+// gradients of biases, whose tiles have blocks of their own: each sum is that of one block, in one
+// order, and scores are computed for each. If a block has all keys of a head, it computes all
+// gradients of the head.
 // Two sums of a block of keys take half of the registers that are left where warpgroups multiply:
 // small tiles of scores would not keep their instructions busy.
 static void tile_attention_block(Scheduler *t)
@@ -34,10 +35,10 @@ static void tile_attention_block(Scheduler *t)
 	s->columns = z.columns;
 	s->shared = z.launched ? z.shared : 0;
 	AttendWorkers w = attend_workers(t->graph, t->kern, t->machine);
-	bool first = w.keys && !w.together; // those of queries are another launch
+	bool first = w.keys && !w.together; // the others are another launch
 	s->alone = z.groups && w.keys;
-	s->workers = w.keys + (first ? 0 : w.queries);
-	s->after = first ? w.queries : 0;
+	s->workers = w.keys + (first ? 0 : w.queries + w.tiles);
+	s->after = first ? w.queries + w.tiles : 0;
 }
 
 // Returns how many heads a worker has, at most `most`, so that processors have the same number.

@@ -13,8 +13,7 @@ static bool stays_whole(const Backprop *s, const Graph *g, const Val *v, const R
 	int bias = attention_bias(O_attend), factor = attention_factor(O_attend);
 	fixed &= v->nin <= factor || !s->from_needs[v->in[factor]];
 	if (v->nin > bias && s->from_needs[v->in[bias]])
-		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK && // attend_db splits leading axes
-		         (!s->machine || attend_adds_bias(s->machine));
+		fixed &= 2 * (v->shape.rank - 2) + 2 <= RANK; // attend_db splits leading axes
 	return fixed && s->first_fixed < 0 &&
 	       (!s->machine || attend_fits(s->from, v, s->machine, true));
 }
@@ -311,6 +310,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machin
 	from = attention_dropout_pass(arena, from, machine);
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
+	g->blocks = machine && machine->threads > 1 ? wave_of(machine) : 0;
 	Backprop s = {.arena = arena,
 	              .g = g,
 	              .from = from,

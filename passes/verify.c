@@ -263,8 +263,8 @@ static void check_attend_blocks(const Plan *p, int k)
 	AttendWorkers w = attend_workers(p->graph, kern, p->machine);
 	if (s->shared != (b.launched ? b.shared : 0) || s->alone != (b.groups && w.keys))
 		fail(p->name, "kernel %d: blocks have no memory or registers for the tile", k);
-	if (s->workers + s->after != w.keys + w.queries ||
-	    s->after != (w.keys && !w.together ? w.queries : 0))
+	if (s->workers + s->after != w.keys + w.queries + w.tiles ||
+	    s->after != (w.keys && !w.together ? w.queries + w.tiles : 0))
 		fail(p->name,
 		     "kernel %d: the heads are not computed once, by %lld and %lld workers", k,
 		     (long long)s->workers, (long long)s->after);

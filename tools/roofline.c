@@ -145,22 +145,24 @@ static double work_bytes(const Step *s, const Sched *sched)
 }
 
 // Outputs of attention that launch `stage` of kernel k computes: gradients of keys and values
-// first, if there are others, too. *all: of all launches.
-static int attention_outputs(const Step *s, int k, Stage stage, int *all)
+// first, if there are others, too. *all: of all launches. Without those of biases unless `biases`.
+static int attention_outputs(const Step *s, int k, Stage stage, bool biases, int *all)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
-	int keys = 0;
+	int keys = 0, others = 0;
 	for (int o = 0; o < kern->nout; o++) {
 		const Graph *g = s->plan->graph;
 		Op op = val(g, attention_of(g, kern->out[o]))->op;
-		keys += op == O_attend_dk || op == O_attend_dv;
+		bool of_keys = op == O_attend_dk || op == O_attend_dv;
+		keys += of_keys;
+		others += !of_keys && (biases || op != O_attend_db);
 	}
-	*all = kern->nout;
-	return !kern->sched->after ? kern->nout : stage == MAIN ? keys : kern->nout - keys;
+	*all = keys + others;
+	return !kern->sched->after ? keys + others : stage == MAIN ? keys : others;
 }
 
-// Operations of a launch of kernel k. Blocks of keys and of queries, of attention's gradients, both
-// compute the scores and the gradients of probabilities, two products.
+// Operations of a launch of kernel k. Blocks of keys and of queries, and tiles of biases, of
+// attention's gradients, all compute the scores and the gradients of probabilities, two products.
 static double stage_flops(const Step *s, int k, Stage stage)
 {
 	const Kern *kern = &s->plan->kerns.at[k];
@@ -168,9 +170,10 @@ static double stage_flops(const Step *s, int k, Stage stage)
 	double flops = (double)s->work[k].flops;
 	if (kern->kind == L_attend) {
 		AttendWorkers w = attend_workers(s->plan->graph, kern, s->plan->machine);
-		int all, own = attention_outputs(s, k, stage, &all);
-		bool both = w.keys && w.queries && !sched->after;
-		return flops * (2 + 2 * both + own) / (2 + all);
+		int all, own = attention_outputs(s, k, stage, false, &all);
+		bool first = stage == MAIN, last = !first || !sched->after;
+		int kinds = (first && w.keys) + (last && w.queries) + (last && w.tiles);
+		return flops * (2 * kinds + own) / (2 + all);
 	}
 	return stage == (sched->partition == P_partials && sched->before ? BEFORE : MAIN) ? flops
 	                                                                                  : 0;
@@ -233,7 +236,7 @@ static double stage_bytes(const Step *s, int k, Stage stage)
 		    (double)bytes_of(val(s->plan->graph, kern->out[o]));
 	double in = (double)s->work[k].bytes - full - rows;
 	if (kern->kind == L_attend) {
-		int all, own = attention_outputs(s, k, stage, &all);
+		int all, own = attention_outputs(s, k, stage, true, &all);
 		return in + full * own / all;
 	}
 	if (!sched->before && !sched->after) // the last worker reads what all have written

@@ -66,18 +66,23 @@ void store_kept(Gen *g, const Bound *keep, const Index *idx)
 
 // ---- reading and writing --------------------------------------------------------------
 
-static Lanes lanes_in(Gen *g, const Val *v, const Index *idx)
+// Registers of GPUs have 32 bits: the number of an element is computed in as many if they suffice.
+Lanes element_lanes(Gen *g, const Val *v, const Index *idx)
 {
 	Shape rows = memory_shape(v);
 	Index linear = ravel(g->vars, &rows, idx);
 	Lanes lanes = index_value(g, &linear);
 	lanes.most = count_of(&rows);
+	if (g->target->machine->threads > 1 && lanes.most < INT32_MAX && !g->shares) {
+		lanes.base = LLVMBuildTrunc(g->b, lanes.base, g->i32, "");
+		lanes.base = LLVMBuildZExt(g->b, lanes.base, g->i64, "");
+	}
 	return lanes;
 }
 
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 {
-	Lanes lanes = lanes_in(g, v, idx);
+	Lanes lanes = element_lanes(g, v, idx);
 	return load_lanes(g, v->type, location_address(g, r), &lanes);
 }
 
@@ -100,7 +105,7 @@ static unsigned past_caches(Gen *g, Ref r, const Index *idx, const Lanes *lanes)
 void store_out(Gen *g, int k, const Index *idx, Value x)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Lanes lanes = lanes_in(g, v, idx);
+	Lanes lanes = element_lanes(g, v, idx);
 	lanes.past = past_caches(g, g->kern->out[k], idx, &lanes);
 	store_lanes(g, v->type, out_address(g, k), &lanes, x);
 }
@@ -108,7 +113,7 @@ void store_out(Gen *g, int k, const Index *idx, Value x)
 Value load_out(Gen *g, int k, const Index *idx)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Lanes lanes = lanes_in(g, v, idx);
+	Lanes lanes = element_lanes(g, v, idx);
 	return load_lanes(g, v->type, out_address(g, k), &lanes);
 }
 

@@ -185,8 +185,7 @@ static void go_to_strip(Attend *a, Value strip)
 	a->visible = visible_to(a, minus(g, end, number(g, 1)));
 }
 
-// Returns the i-th head. Those that a worker adds up are adjacent along each leading axis.
-static Value head_at(const Attend *a, Value i)
+Value attend_head(const Attend *a, Value i)
 {
 	Gen *g = a->g;
 	const Shape *lead = &a->p.lead, *added = &a->p.added;
@@ -216,8 +215,8 @@ static Loop heads_begin(Attend *a, Value group)
 	Loop heads =
 	    loop_begin(g, first, end_after(g, first, a->s->batches, number(g, a->p.batch)), 1);
 	Value next = least(g, sum_of(g, heads.i, number(g, 1)), last);
-	a->batch = uniform_index(g, head_at(a, heads.i), a->p.batch, 1);
-	a->next = uniform_index(g, head_at(a, next), a->p.batch, 1);
+	a->batch = uniform_index(g, attend_head(a, heads.i), a->p.batch, 1);
+	a->next = uniform_index(g, attend_head(a, next), a->p.batch, 1);
 	return heads;
 }
 

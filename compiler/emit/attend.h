@@ -26,6 +26,8 @@ Attend attend_new(Gen *);            // of the kernel that is emitted, without l
 // Sets the index of element (row, column) of a value with the leading axes of the operands.
 void attend_index(const Attend *, const Index *row, const Index *column, Index *idx);
 Value at_element(const Attend *, Ref, const Index *row, const Index *column);
+// Returns the i-th head. Those that a worker adds up are adjacent along each leading axis.
+Value attend_head(const Attend *, Value i);
 void emit_thread_attend(Gen *); // thread_attend.c
 
 static inline Value real(const Attend *a, double x) // of the type of scores

@@ -59,6 +59,7 @@ typedef struct Gen {
 	Bound *keep;       // the first that is kept
 	bool outs;         // reduce_values also stores outputs of the full shape
 	bool prefetches;   // it also prefetches what the kernel reads next
+	bool shares;       // addresses of elements that are a constant apart share the first
 	struct Late *late; // NULL: stores do not wait
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
@@ -253,7 +254,8 @@ struct Target {
 Value at(Gen *, Ref, const Index *idx);
 // The same of an index that may lie outside of r, where it is `fill`.
 Value at_or_fill(Gen *, Ref, const Index *idx, double fill);
-void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
+void store_out(Gen *, int k, const Index *idx, Value);  // idx: of the out's shape
+Lanes element_lanes(Gen *, const Val *, const Index *); // where an element lies in memory
 Value load_out(Gen *, int k, const Index *idx);
 // Returns a variable for an index that is data, clamped to its axis.
 Index data_index(Gen *, Ref, const Index *idx, int64_t extent);

@@ -41,12 +41,17 @@ static Value is_less(const ThreadAttend *t, Value i, int64_t n)
 	return LLVMBuildICmp(t->a.g->b, LLVMIntSLT, i, narrow_number(t, n), "");
 }
 
+// True if a thread's lines are a constant apart, also in memory.
+static bool are_apart(const ThreadAttend *t, const Lines *lines)
+{
+	return lines != &t->row && lines->all % t->z.columns == 0;
+}
+
 // Sets the thread's rows (o: 0) or columns of a product, from `first` on.
 static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *lines)
 {
 	Gen *g = t->a.g;
 	int64_t block = lines == &t->row ? t->z.height : t->z.columns;
-	bool apart = lines != &t->row && lines->all % block == 0; // by a constant, in memory
 	for (int i = 0; i < lines_of(p, o); i++) {
 		Value place = p->d.kind->line_place(&p->d, o, i);
 		if (lines == &t->row && t->z.beside)
@@ -56,7 +61,7 @@ static void find_lines(ThreadAttend *t, Product *p, int o, Value first, Lines *l
 		if (lines->all % block)
 			in = LLVMBuildSelect(g->b, is_less(t, at, lines->all), at, last, "");
 		in = LLVMBuildZExt(g->b, in, g->i64, "");
-		if (apart)
+		if (are_apart(t, lines))
 			in = sum_of(g, first, place);
 		lines->at[i] = at;
 		lines->index[i] = uniform_index(g, in, lines->all, 1);
@@ -190,15 +195,16 @@ static Op op_of_output(const ThreadAttend *t, int o)
 	return val(g, attention_of(g, t->a.g->kern->out[o]))->op;
 }
 
-// Stores `n` elements side by side of output o.
+// Stores `n` elements side by side of output o. Forward, their numbers keep 64 bits: what is known
+// before the loop takes a register less there, by ptxas 13.0.
 static void store_elements(ThreadAttend *t, int o, const Index *idx, int n, Value *x)
 {
 	Gen *g = t->a.g;
 	const Val *v = val(g->graph, g->kern->out[o]);
-	Shape rows = memory_shape(v);
-	Index place = ravel(g->vars, &rows, idx);
-	LLVMTypeRef type = memory_type(g, v->type);
-	Value to = place_in(g, type, out_address(g, o), index_i64(g, &place));
+	g->shares = !t->a.p.back;
+	Value place = element_lanes(g, v, idx).base;
+	g->shares = false;
+	Value to = place_in(g, memory_type(g, v->type), out_address(g, o), place);
 	store_values(t, v->type, to, n, x);
 }
 
@@ -472,11 +478,17 @@ static void soften_blocks(ThreadAttend *t, Product *score, Product *sum, const S
 	loop_end(g, &block);
 }
 
+// Returns the columns of scores of a block that a thread has a part of.
+static int64_t own_columns(const ThreadAttend *t)
+{
+	return t->z.columns * t->z.height / attend_tile_rows(&t->z);
+}
+
 // Begins the loop over parts of the columns in a stage that a warp has. Returns the first column.
 static Value parts_begin(const ThreadAttend *t, Loop *part)
 {
 	Gen *g = t->a.g;
-	int64_t own = t->z.columns * t->z.height / attend_tile_rows(&t->z);
+	int64_t own = own_columns(t);
 	*part = loop_begin(g, number(g, 0), number(g, own), t->part);
 	Value first = t->part < own ? part->i : number(g, 0);
 	return t->z.beside ? sum_of(g, first, times(g, t->half, own)) : first;
@@ -607,9 +619,12 @@ static Stats load_stats(const ThreadAttend *t, const Index *query)
 {
 	Index zero = constant_index(0), one = constant_index(1);
 	Ref stats = t->a.v->in[STATS], delta = t->a.v->in[DELTA];
-	return (Stats){.most = at_element(&t->a, stats, query, &zero),
-	               .share = at_element(&t->a, stats, query, &one),
-	               .delta = at_element(&t->a, delta, query, &zero)};
+	t->a.g->shares = t->keys && are_apart(t, &t->column);
+	Stats s = {.most = at_element(&t->a, stats, query, &zero),
+	           .share = at_element(&t->a, stats, query, &one),
+	           .delta = at_element(&t->a, delta, query, &zero)};
+	t->a.g->shares = false;
+	return s;
 }
 
 // Turns scores into probabilities, and gradients of the probabilities into those of the scores.
@@ -631,20 +646,30 @@ static void find_slopes(ThreadAttend *t, const Gradients *p, Value *weight, Valu
 		d = LLVMBuildFSub(g->b, d, of.delta, "");
 		d = LLVMBuildFMul(g->b, x, d, "");
 		weight[i] = weighed(t, p->score, i, x);
-		slope[i] = shown ? LLVMBuildSelect(g->b, shown, d, none, "") : d;
+		// The bias is added to scores that are not shown, too.
+		slope[i] = shown && !t->tile ? LLVMBuildSelect(g->b, shown, d, none, "") : d;
 	}
+}
+
+// Returns the products of slopes, `sums` of whose columns, at least, each row of threads keeps.
+static Gradients slopes_new(ThreadAttend *t, int64_t sums)
+{
+	const AttendBlocks *z = &t->z;
+	t->part = attend_part(t, sums, 2);
+	int64_t m = attend_tile_rows(z), n = t->part;
+	return (Gradients){.score = attend_product(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
+	                   .weight =
+	                       attend_product(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES)};
 }
 
 static Gradients gradients_new(ThreadAttend *t)
 {
 	const AttendBlocks *z = &t->z;
-	t->part = attend_part(t, z->width + (t->keys ? z->depth : 0), 2);
+	Gradients p = slopes_new(t, z->width + (t->keys ? z->depth : 0));
 	int64_t m = attend_tile_rows(z), n = t->part;
 	bool both = z->both_ways;
-	Gradients p = {.score = attend_product(t, m, n, z->width, true, AB_ROWS, AB_COLUMNS),
-	               .weight = attend_product(t, m, n, z->depth, true, AB_GRADIENTS, AB_VALUES),
-	               .width = attend_product(t, m, z->width, n, false, AB_WEIGHTS,
-	                                       both ? AB_COLUMNS : AB_SUMMED)};
+	p.width =
+	    attend_product(t, m, z->width, n, false, AB_WEIGHTS, both ? AB_COLUMNS : AB_SUMMED);
 	if (t->keys)
 		p.depth = attend_product(t, m, z->depth, n, false, AB_WEIGHTS,
 		                         both ? AB_VALUES : AB_SUMMED);
@@ -772,8 +797,156 @@ static void backward(ThreadAttend *t)
 	results_end(t, &own);
 }
 
-// Emits the blocks of keys or, else, of queries, which are the workers from `start` on.
-static void emit_blocks(Gen *g, bool keys, int64_t start)
+// ---- gradients of biases --------------------------------------------------------------
+
+typedef struct BiasTile { // of output `out`
+	int out;
+	Index part;        // of its leading axes
+	Value first;       // column
+	Gradients p;       // products of slopes
+	int sums;          // of a thread, over the heads
+	Value slope[SUMS]; // variables: those of the next part of the columns first
+} BiasTile;
+
+// Exchanges the sums of the part for `next`, after which those of the next part come first: a loop
+// over parts has the same code for each.
+static void turn_sums(const ThreadAttend *t, const BiasTile *b, const Value *next)
+{
+	Gen *g = t->a.g;
+	Value x[SUMS];
+	int n = b->p.score->sums;
+	for (int i = 0; i < b->sums; i++)
+		x[i] = i + n < b->sums ? read_variable(g, b->slope[i + n]) : next[i + n - b->sums];
+	for (int i = 0; i < b->sums; i++)
+		set_variable(g, b->slope[i], x[i]);
+}
+
+static void add_part(ThreadAttend *t, const BiasTile *b)
+{
+	Gen *g = t->a.g;
+	Value weight[SUMS], x[SUMS];
+	find_slopes(t, &b->p, weight, x);
+	for (int i = 0; i < b->p.score->sums; i++)
+		x[i] = LLVMBuildFAdd(g->b, read_variable(g, b->slope[i]), x[i], "");
+	turn_sums(t, b, x);
+}
+
+static void add_head(ThreadAttend *t, const BiasTile *b)
+{
+	enum { QUERIES, KEYS, VALUES };
+	Gen *g = t->a.g;
+	Product *score = b->p.score, *weight = b->p.weight;
+	Value none = number(g, 0);
+	attend_bring(t, score, 0, QUERIES, t->first);
+	attend_bring(t, weight, 0, GRADIENT, t->first);
+	attend_bring(t, score, 1, KEYS, b->first);
+	if (!t->z.turns)
+		attend_bring(t, weight, 1, VALUES, b->first);
+	g->ops->all_threads(g);
+	attend_multiply_anew(score, none);
+	if (t->z.turns) {
+		g->ops->all_threads(g);
+		attend_bring(t, weight, 1, VALUES, b->first);
+		g->ops->all_threads(g);
+	}
+	attend_multiply_anew(weight, none);
+	find_columns(t, score, b->first);
+	add_part(t, b);
+}
+
+// The same by warps that have rows of their own.
+static void add_head_by_rows(ThreadAttend *t, const BiasTile *b)
+{
+	enum { QUERIES, KEYS, VALUES };
+	Product *score = b->p.score, *weight = b->p.weight;
+	Value stage = LLVMConstInt(t->a.g->i32, 0, 0);
+	Stages s = {
+	    .rows = {attend_source(t, score, 0, QUERIES), attend_source(t, weight, 0, GRADIENT)},
+	    .columns = {attend_source(t, score, 1, KEYS), attend_source(t, weight, 1, VALUES)},
+	    .rows_count = 2,
+	    .columns_count = 2};
+	attend_bring_tile(t, &s, b->first);
+	Loop part;
+	Value own = parts_begin(t, &part);
+	find_columns(t, score, sum_of(t->a.g, b->first, own));
+	attend_multiply_anew(score, attend_stage_part(score, stage, own));
+	attend_multiply_anew(weight, attend_stage_part(weight, stage, own));
+	add_part(t, b);
+	loop_end_rolled(t->a.g, &part);
+}
+
+// Adds up the tile of all heads of the part, one after the other: none if a causal mask hides it.
+static void add_heads(ThreadAttend *t, const BiasTile *b)
+{
+	Gen *g = t->a.g;
+	int64_t all = count_of(&t->a.p.added);
+	Value none = number(g, 0), heads = number(g, all), part = index_i64(g, &b->part);
+	if (t->a.causal) {
+		Value seen = LLVMBuildICmp(g->b, LLVMIntSLT, b->first, visible_end(t), "");
+		heads = LLVMBuildSelect(g->b, seen, heads, none, "");
+	}
+	Loop head = loop_begin(g, none, heads, 1);
+	Value at = attend_head(&t->a, sum_of(g, times(g, part, all), head.i));
+	t->a.batch = uniform_index(g, at, t->a.p.batch, 1);
+	if (all > 1) // the operands of the head before have been read
+		g->ops->all_threads(g);
+	if (t->z.own_rows)
+		add_head_by_rows(t, b);
+	else
+		add_head(t, b);
+	loop_end_rolled(g, &head);
+}
+
+// Stores the sums of the part whose columns were found.
+static void store_part(ThreadAttend *t, const BiasTile *b)
+{
+	Gen *g = t->a.g;
+	Product *p = b->p.score;
+	Shape lead = shape_of(t->a.p.lead.rank, val(g->graph, g->kern->out[b->out])->shape.dim);
+	int n = sums_side(t, b->out, t->column.all);
+	Value x[SUMS];
+	for (int i = 0; i < p->sums; i++)
+		x[i] = read_variable(g, b->slope[i]);
+	for (int i = 0; i < p->sums; i += n) {
+		int row = line_of(p, 0, i), column = line_of(p, 1, i);
+		Value inside = NULL;
+		if (t->row.all % t->z.height)
+			inside = is_less(t, t->row.at[row], t->row.all);
+		if (t->column.all % t->z.columns)
+			inside = also(g, inside, is_less(t, t->column.at[column], t->column.all));
+		Loop when = when_begin(g, inside ? inside : LLVMConstInt(g->i1, 1, 0));
+		Index idx[RANK];
+		unravel(g->vars, &b->part, &lead, idx);
+		idx[lead.rank] = t->row.index[row];
+		idx[lead.rank + 1] = t->column.index[column];
+		store_elements(t, b->out, idx, n, x + i);
+		when_end(g, &when);
+	}
+	turn_sums(t, b, x);
+}
+
+// Computes a tile of the gradient of a bias.
+static void add_bias(ThreadAttend *t, BiasTile *b)
+{
+	Gen *g = t->a.g;
+	int64_t own = own_columns(t);
+	b->p = slopes_new(t, own);
+	b->sums = (int)(own / t->part) * b->p.score->sums;
+	find_lines(t, b->p.score, 0, t->first, &t->row);
+	for (int i = 0; i < b->sums; i++)
+		b->slope[i] = variable(g, real(&t->a, 0));
+	add_heads(t, b);
+	Loop part;
+	Value first = parts_begin(t, &part);
+	find_columns(t, b->p.score, sum_of(g, b->first, first));
+	store_part(t, b);
+	loop_end_rolled(g, &part);
+}
+
+// ---- workers --------------------------------------------------------------------------
+
+// Returns what blocks of keys or, else, of queries compute.
+static ThreadAttend *blocks_new(Gen *g, bool keys)
 {
 	ThreadAttend *t = NEW(g->arena, ThreadAttend);
 	t->a = attend_new(g);
@@ -785,7 +958,13 @@ static void emit_blocks(Gen *g, bool keys, int64_t start)
 	t->unit = t->fast && !t->a.bias && !t->a.shown && scale > 0 ? scale : 1;
 	t->row.all = t->keys ? p->keys : p->queries;
 	t->column.all = t->keys ? p->queries : p->keys;
-	int64_t blocks = ceil_div(t->row.all, t->z.height), workers = p->batch * blocks;
+	return t;
+}
+
+// Begins the code of the workers from `start` on. Sets the number of each among them.
+static Loop workers_begin(ThreadAttend *t, int64_t start, int64_t workers, Index *worker)
+{
+	Gen *g = t->a.g;
 	Value own_worker = LLVMBuildSub(g->b, g->worker, number(g, start), "");
 	Value is_own = LLVMBuildICmp(g->b, LLVMIntULT, own_worker, number(g, workers), "");
 	if (workers == stage_workers(g->kern->sched, g->stage)) // all are
@@ -794,28 +973,71 @@ static void emit_blocks(Gen *g, bool keys, int64_t start)
 	g->level->lanes = true; // each thread has elements of its own from here on
 	t->thread = g->ops->thread(g);
 	t->half = LLVMBuildUDiv(g->b, t->thread, number(g, g->target->machine->threads / 2), "");
-	Index worker = uniform_index(g, own_worker, workers, 1), block;
+	const char *name = format(g->arena, "amos_attend_%lld", (long long)t->z.shared);
+	t->shared = t->z.launched ? g->ops->launch_memory(g)
+	                          : g->ops->shared(g, name, ceil_div(t->z.shared, 8), number(g, 0));
+	*worker = uniform_index(g, own_worker, workers, 1);
+	return own;
+}
+
+static void emit_blocks(Gen *g, bool keys, int64_t start, int64_t workers)
+{
+	ThreadAttend *t = blocks_new(g, keys);
+	int64_t blocks = ceil_div(t->row.all, t->z.height);
+	Index worker, block;
+	Loop own = workers_begin(t, start, workers, &worker);
 	split_index(g->vars, &worker, blocks, &t->a.batch, &block);
 	Value at = index_i64(g, &block);
 	if (t->a.causal && !t->keys) // those that see the most keys begin first
 		at = LLVMBuildSub(g->b, number(g, blocks - 1), at, "");
 	t->first = times(g, at, t->z.height);
-	const char *name = format(g->arena, "amos_attend_%lld", (long long)t->z.shared);
-	t->shared = t->z.launched ? g->ops->launch_memory(g)
-	                          : g->ops->shared(g, name, ceil_div(t->z.shared, 8), number(g, 0));
-	if (p->back)
+	if (t->a.p.back)
 		backward(t);
 	else
 		forward(t);
 	when_end(g, &own);
 }
 
+// The heads that a worker adds up are those that share a tile of output o.
+static void emit_bias_tiles(Gen *g, int o, int64_t start, int64_t workers)
+{
+	ThreadAttend *t = blocks_new(g, false);
+	t->tile = true;
+	const int64_t *parts = val(g->graph, g->kern->out[o])->shape.dim;
+	for (int a = 0; a < t->a.p.lead.rank; a++)
+		t->a.p.added.dim[a] = t->a.p.lead.dim[a] / parts[a];
+	int64_t across = ceil_div(t->column.all, t->z.columns);
+	int64_t down = ceil_div(t->row.all, t->z.height);
+	BiasTile b = {.out = o};
+	Index worker, tile, row, column;
+	Loop own = workers_begin(t, start, workers, &worker);
+	split_index(g->vars, &worker, down * across, &b.part, &tile);
+	split_index(g->vars, &tile, across, &row, &column);
+	t->first = times(g, index_i64(g, &row), t->z.height);
+	b.first = times(g, index_i64(g, &column), t->z.columns);
+	add_bias(t, &b);
+	when_end(g, &own);
+}
+
 void emit_thread_attend(Gen *g)
 {
-	AttendWorkers w = attend_workers(g->graph, g->kern, g->plan->machine);
+	const Machine *machine = g->plan->machine;
+	AttendWorkers w = attend_workers(g->graph, g->kern, machine);
 	bool keys = w.keys && g->stage == MAIN;
 	if (keys)
-		emit_blocks(g, true, 0);
-	if (!keys || (w.together && w.queries))
-		emit_blocks(g, false, keys ? w.keys : 0);
+		emit_blocks(g, true, 0, w.keys);
+	if (keys && !w.together)
+		return;
+	int64_t start = keys ? w.keys : 0;
+	if (w.queries)
+		emit_blocks(g, false, start, w.queries);
+	start += w.queries;
+	AttendSizes p = attend_sizes(g->graph, g->kern, machine);
+	AttendBlocks z = attend_blocks(g->graph, val(g->graph, g->kern->root), machine, p.back);
+	for (int o = 0; o < g->kern->nout; o++) {
+		int64_t tiles = attend_bias_tiles(g->graph, g->kern, &z, o);
+		if (tiles)
+			emit_bias_tiles(g, o, start, tiles);
+		start += tiles;
+	}
 }

@@ -25,6 +25,7 @@ typedef struct ThreadAttend {
 	Attend a;
 	AttendBlocks z;
 	bool keys; // rows are keys, columns are queries
+	bool tile; // a worker has one block of columns: of the gradient of a bias
 	Value thread, shared;
 	Value first; // row of the worker
 	Value half;  // of a stage's columns: which warpgroup has it, if both have the same rows
@@ -74,6 +75,8 @@ void attend_bring(ThreadAttend *t, Product *p, int o, int operand, Value first);
 // Finds what copies bring. They do if memory has the type of the product, rows are evenly spaced in
 // it, and pieces of them aligned.
 Source attend_source(ThreadAttend *t, Product *p, int o, int operand);
+// Brings the rows and the block of columns from `first` on, for all threads.
+void attend_bring_tile(ThreadAttend *t, Stages *s, Value first);
 // Begins the loop over blocks of columns, each of which is brought while the one before it is
 // multiplied. Returns the bytes before the stage of the block.
 Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end);

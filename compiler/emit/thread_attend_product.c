@@ -337,10 +337,10 @@ static void commit(const Stages *s)
 		s->columns[0].p->d.kind->commit(&s->columns[0].p->d);
 }
 
-Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
+// Begins to bring the rows and the first block of columns.
+static void bring_first(ThreadAttend *t, Stages *s, Value begin)
 {
-	Gen *g = t->a.g;
-	Value none = LLVMConstInt(g->i32, 0, 0), here = none;
+	Value none = LLVMConstInt(t->a.g->i32, 0, 0);
 	for (int i = 0; i < s->rows_count; i++)
 		s->copies |= s->rows[i].count > 0;
 	for (int i = 0; i < s->columns_count; i++)
@@ -349,14 +349,33 @@ Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
 		bring_source(t, &s->rows[i], t->first, none);
 	bring_columns(t, s, begin, none);
 	commit(s);
-	s->next = variable(g, none);
-	s->loop = loop_begin(g, begin, end, t->z.columns);
+}
+
+// Waits until what was brought is there for all threads.
+static void wait_for_stage(ThreadAttend *t, const Stages *s)
+{
 	ThreadTile *d = &s->columns[0].p->d;
 	if (s->copies)
 		d->kind->wait(d, 0);
 	if (d->kind->publish)
 		d->kind->publish(d);
-	g->ops->all_threads(g);
+	t->a.g->ops->all_threads(t->a.g);
+}
+
+void attend_bring_tile(ThreadAttend *t, Stages *s, Value first)
+{
+	bring_first(t, s, first);
+	wait_for_stage(t, s);
+}
+
+Value attend_stages_begin(ThreadAttend *t, Stages *s, Value begin, Value end)
+{
+	Gen *g = t->a.g;
+	Value none = LLVMConstInt(g->i32, 0, 0), here = none;
+	bring_first(t, s, begin);
+	s->next = variable(g, none);
+	s->loop = loop_begin(g, begin, end, t->z.columns);
+	wait_for_stage(t, s);
 	if (t->column.all <= t->z.columns)
 		return none;
 	here = read_variable(g, s->next);

@@ -24,7 +24,9 @@ static AttendSizes shapes_of(const Graph *g, const Val *v, const Machine *machin
 {
 	const Shape *q = &val(g, v->in[0])->shape, *k = &val(g, v->in[1])->shape;
 	int r = v->shape.rank;
-	AttendSizes p = {.lead = shape_of(r - 2, v->shape.dim), .back = v->op >= O_attend_dq};
+	bool back = v->op >= O_attend_dq; // that of a bias has fewer heads than the statistics
+	const Shape *lead = back ? &val(g, v->in[4])->shape : &v->shape;
+	AttendSizes p = {.lead = shape_of(r - 2, lead->dim), .back = back};
 	p.batch = count_of(&p.lead);
 	p.queries = q->dim[r - 2];
 	p.keys = k->dim[r - 2];
@@ -194,9 +196,20 @@ bool attend_computes(const Graph *g, const Kern *kern, bool keys)
 	bool some = false;
 	for (int o = 0; o < kern->nout; o++) {
 		Op op = val(g, attention_of(g, kern->out[o]))->op;
-		some |= keys == (op == O_attend_dk || op == O_attend_dv);
+		some |= op != O_attend_db && keys == (op == O_attend_dk || op == O_attend_dv);
 	}
 	return some;
+}
+
+int64_t attend_bias_tiles(const Graph *g, const Kern *kern, const AttendBlocks *z, int o)
+{
+	const Val *v = val(g, kern->out[o]);
+	const int64_t *dim = v->shape.dim;
+	int r = v->shape.rank;
+	if (v->op != O_attend_db)
+		return 0;
+	return count_of(&v->shape) / (dim[r - 2] * dim[r - 1]) * ceil_div(dim[r - 2], z->height) *
+	       ceil_div(dim[r - 1], z->columns);
 }
 
 AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *machine)
@@ -204,18 +217,18 @@ AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *ma
 	AttendSizes p = attend_sizes(g, kern, machine);
 	AttendBlocks z = attend_blocks(g, val(g, kern->root), machine, p.back);
 	bool keys = attend_computes(g, kern, true), others = attend_computes(g, kern, false);
-	return (AttendWorkers){
-	    .keys = keys ? p.batch * ceil_div(p.keys, z.height) : 0,
-	    .queries = others && !(keys && z.once) ? p.batch * ceil_div(p.queries, z.height) : 0,
-	    .together = z.beside};
+	int64_t tiles = 0, queries = 0;
+	if (others && !(keys && z.once))
+		queries = p.batch * ceil_div(p.queries, z.height);
+	for (int o = 0; o < kern->nout; o++)
+		tiles += attend_bias_tiles(g, kern, &z, o);
+	return (AttendWorkers){.keys = keys ? p.batch * ceil_div(p.keys, z.height) : 0,
+	                       .queries = queries,
+	                       .tiles = tiles,
+	                       .together = z.beside || !queries};
 }
 
 // ---- all ------------------------------------------------------------------------------
-
-bool attend_adds_bias(const Machine *machine)
-{
-	return machine->threads == 1 && machine->rows;
-}
 
 bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back)
 {
@@ -223,8 +236,6 @@ bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back
 	AttendSizes p = shapes_of(g, v, machine);
 	bool blocks = machine->threads > 1, gradients = back || p.back;
 	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
-	if (v->op == O_attend_db && !attend_adds_bias(machine))
-		return false;
 	return tile && (v->type == E_f32 || v->type == E_f64) && p.batch > 0 &&
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&
 	       (!blocks || p.keys < INT32_MAX / 2) && !(v->attr->i[0] && p.queries > p.keys) &&

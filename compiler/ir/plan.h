@@ -583,21 +583,22 @@ AttendBlocks attend_blocks(const Graph *, const Val *, const Machine *, bool bac
 // Returns the rows of a block's tile of scores, as its warps have them.
 int64_t attend_tile_rows(const AttendBlocks *);
 // Workers of attention by blocks of threads, or of its gradients: blocks of keys, which compute the
-// gradients of keys and values, and blocks of queries, which compute all else. They are two
-// launches, unless both leave multiprocessors idle.
+// gradients of keys and values, blocks of queries, and tiles of gradients of biases, each of which
+// adds up that tile of all heads that share it. Those of keys are a launch of their own, unless
+// there are none of queries or all leave multiprocessors idle.
 typedef struct AttendWorkers {
-	int64_t keys, queries;
+	int64_t keys, queries, tiles;
 	bool together;
 } AttendWorkers;
 AttendWorkers attend_workers(const Graph *, const Kern *, const Machine *);
+int64_t attend_bias_tiles(const Graph *, const Kern *, const AttendBlocks *, int o); // of output o
 // Returns the attention that an output of its kernel is, or rounds to a type of 16 bits.
 Ref attention_of(const Graph *, Ref out);
-// True if the kernel computes gradients of keys or values (`keys`), or anything else.
+// True if the kernel computes gradients of keys or values (`keys`), or anything else but those of
+// biases.
 bool attend_computes(const Graph *, const Kern *, bool keys);
 // True if attention (`back`: its gradients too) has a kernel: it has a tile, and enough to do.
 // Every query of a causal one has a key.
 bool attend_fits(const Graph *, const Val *, const Machine *, bool back);
-// True if the kernel of its gradients computes that of the bias, too.
-bool attend_adds_bias(const Machine *);
 
 #endif

@@ -142,12 +142,22 @@ static Ref filled(const Case *q, Elem type, double x)
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
+// Returns how many workers of a GPU have the pairs of one head: as attend_blocks() has tiles.
+static int64_t tiles_of(const Val *slopes)
+{
+	enum { QUERIES = 128, KEYS = 64 };
+	const int64_t *dim = slopes->shape.dim + slopes->shape.rank - 2;
+	return ((dim[0] + QUERIES - 1) / QUERIES) * ((dim[1] + KEYS - 1) / KEYS);
+}
+
 // Returns a sum of attend_db over leading axes with these added up by the kernel of attention: an
 // element is the sum of one of its workers, of which there are several. What is left of the longest
 // axis is a sum of a few parts, so that there are more workers.
 static Ref sum_of_slopes(const Case *q, const Val *x)
 {
-	enum { SEVERAL = 4, MANY = 32, TERMS = 4 };     // workers; terms of a part, at least
+	enum { SEVERAL = 4, MANY = 32, TERMS = 4 }; // workers; terms of a part, at least
+	int64_t gpu = q->g->blocks, several = gpu ? 1 : SEVERAL;
+	int64_t many = gpu ? gpu / tiles_of(x) : MANY;
 	const Shape *all = &val(q->g, x->in[4])->shape; // the statistics'
 	Attr attr = attr_copy(x);
 	int64_t *length = attr.i + 2, axes[RANK], workers = 1, parts = 1;
@@ -162,9 +172,9 @@ static Ref sum_of_slopes(const Case *q, const Val *x)
 	}
 	if (longest < 0)
 		return 0;
-	for (int64_t p = 2; workers * parts < MANY && p * TERMS <= length[longest]; p++)
+	for (int64_t p = 2; workers * parts < many && p * TERMS <= length[longest]; p++)
 		parts = length[longest] % p ? parts : p;
-	if (workers * parts < SEVERAL)
+	if (workers * parts < several)
 		return 0;
 	for (int a = 0; a < x->shape.rank - 2; a++)
 		length[a] = a == longest ? parts : has_axis(q->attr, a) ? 1 : length[a];
