@@ -598,6 +598,8 @@ static void identities(void)
 	Ref picked = put_gather(g, x, put_num(g, E_i64, 1), 1);
 	EXPECT(val(g, picked)->op == O_reshape && val(g, val(g, picked)->in[0])->op == O_slice,
 	       "gather of one");
+	Ref at = put_const(g, E_i64, D(0), ""), rows = put_const(g, E_f32, D(0, 3, 4), "");
+	EXPECT(put_scatter(g, x, at, rows, 0, 0) == x, "scatter of nothing");
 	Ref count = put_iota(g, D(4), 0);
 	EXPECT(put_reshape(g, count, D(1, 4, 1)) == put_iota(g, D(1, 4, 1), 1), "reshape of iota");
 	EXPECT(put_expand(g, put_iota(g, D(1, 4), 1), D(3, 4)) == put_iota(g, D(3, 4), 1),
