@@ -3,8 +3,10 @@
 // newer exporter records on each node the call that it stems from, and writes detach() as an
 // Identity. Its optimizer removes such nodes, but calls that read their results still name them:
 // "%detach_1". Its older exporter leaves nothing. The call of an embedding names the row that it
-// pads with: embedding(w, index, 0). A detached operand that cannot be found, and what looks like
-// one, are reported as doubts.
+// pads with: embedding(w, index, 0). It traces a block of torch.no_grad() or torch.autocast() by
+// itself, so that stack traces of its nodes begin in that trace, not in the program. A detached
+// operand that cannot be found, what looks like one, and what leaves such a block are reported as
+// doubts.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -317,6 +319,63 @@ static void find_merged(Reader *r, const NodeProto *node)
 	}
 }
 
+// ---- blocks without gradients -----------------------------------------------------------
+
+static bool is_of_block(const NodeProto *node)
+{
+	const char *trace = trace_of(node);
+	return trace && starts_with(trace, "File \"<eval_with_key>");
+}
+
+// True if a node outside of the block, or the caller, reads what a node of it computes.
+static bool leaves_block(const Reader *r, const char *name)
+{
+	const Reading *at = find_name(r->file, name)->first;
+	while (at && is_of_block(at->node))
+		at = at->next;
+	return at || table_find_s(r->outputs, name);
+}
+
+// If the program itself is a trace, all nodes are in it, and tell nothing.
+static void find_blocks(Reader *r, const NodeProto *node)
+{
+	r->blocks |= trace_of(node) && !is_of_block(node);
+}
+
+// Returns by Ref whether a gradient reaches a parameter from the value.
+static bool *mark_trained(Arena *arena, const Graph *g)
+{
+	bool *trained = NEWS(arena, bool, g->nval);
+	for (int x = 1; x < g->nval; x++) {
+		const Val *v = val(g, (Ref)x);
+		bool passes = v->op != O_detach && book_differentiates(g->book, v->op) &&
+		              (is_float(v->type) || v->op == O_loop);
+		if (v->op == O_slot)
+			trained[x] = g->slots.at[v->attr->i[0]].kind == S_param;
+		for (int k = 0; k < v->nin && passes; k++)
+			trained[x] |= trained[v->in[k]];
+	}
+	return trained;
+}
+
+void doubt_blocks(Reader *r)
+{
+	enum { FEW = 3 };
+	const bool *trained = r->left.count ? mark_trained(r->arena, r->g) : NULL;
+	Text names = {.arena = r->arena};
+	int found = 0;
+	for (int i = 0; i < r->left.count; i++)
+		if (trained[r->left.at[i].ref] && found++ < FEW)
+			say(&names, " --detach '%s'", r->left.at[i].name);
+	if (found > FEW)
+		say(&names, " and so on, for %d values", found);
+	if (found)
+		doubt(r, format(r->arena,
+		                "gradients pass through a block of torch.no_grad() or "
+		                "torch.autocast(): if it is no_grad(), give%s",
+		                names.at));
+}
+
 // ---- the file -------------------------------------------------------------------------
 
 static void list_calls(Reader *r, size_t n, NodeProto *const *node)
@@ -353,6 +412,7 @@ void read_detached(Reader *r)
 	for (size_t i = 0; i < graph->n_node; i++) {
 		find_estimator(r, graph->node[i]);
 		find_merged(r, graph->node[i]);
+		find_blocks(r, graph->node[i]);
 	}
 }
 
@@ -449,6 +509,7 @@ void detach_results(Call *c, Value *result)
 	Reader *r = c->r;
 	const char *call = call_of(c->node);
 	bool traced = call && strstr(call, "aten.detach.");
+	bool of_block = r->blocks && !c->space->depth && is_of_block(c->node);
 	int64_t padding = !strcmp(c->node->op_type, "Gather") ? padding_row(c->node) : -1;
 	if (padding >= 0 && c->in[0] && c->in[1])
 		result->ref = put_unpadded(c, result->ref, padding);
@@ -457,5 +518,7 @@ void detach_results(Call *c, Value *result)
 		bool chosen = !c->space->function && find_pattern(r, c->node->output[k], floats);
 		if (floats && (traced || chosen))
 			result[k] = detached(c, 0, result[k]);
+		else if (floats && of_block && result[k].ref && leaves_block(r, c->node->output[k]))
+			PUSH(r->arena, r->left, ((Left){c->node->output[k], result[k].ref}));
 	}
 }

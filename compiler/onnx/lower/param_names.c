@@ -63,7 +63,7 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 	const char *module = module_of(arena, node);
 	to->module = module && *module ? module : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
-	const char *line = node_property(node, "pkg.torch.onnx.stack_trace");
+	const char *line = trace_of(node);
 	for (; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
 		const char *at = line + strspn(line, " \t");
 		if (!starts_with(at, word))
@@ -216,6 +216,11 @@ enum { MANY = 4 };
 const char *call_of(const NodeProto *node)
 {
 	return node_property(node, "pkg.torch.onnx.fx_node");
+}
+
+const char *trace_of(const NodeProto *node)
+{
+	return node_property(node, "pkg.torch.onnx.stack_trace");
 }
 
 // Returns the name of the next value among the arguments of a call, or NULL, and moves on.

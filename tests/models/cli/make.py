@@ -641,11 +641,30 @@ model = parser.parse_model(FORMS)
 for n in model.graph.node:
     call = CALLS[n.output[0]]
     own = {"difference": "two_nodes", "scaled": "doubtful"}.get(n.output[0], n.output[0])
-    value = f"%{own} : call_function[target=torch.ops.aten.{call}, kwargs = {{}})"
-    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%{own} : call_function[target=torch.ops.aten.{call}, kwargs = {{}})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("a", "b", "bias"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "detached-forms.onnx")
+
+# Blocks that PyTorch's newer exporter traced by themselves, as those of torch.no_grad() and torch.autocast(): one reads a trained
+# weight, one positions alone, and one what the user may detach.
+BLOCKS = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+blocks (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] a = {0.5, -0.25, 0.75, -1.0}, float[2, 2] b = {0.25, 0.5, -0.5, 1.0}, float[2, 2] c = {0.75, 0.25, -0.5, 0.125}>
+{
+  p = MatMul(x, a)
+  q = MatMul(p, b)
+  r = Relu(q)
+  angle = Cos(x)
+  turned = Mul(r, angle)
+  y = MatMul(turned, c)
+}"""
+model = parser.parse_model(BLOCKS)
+for n in model.graph.node:
+    traced = {"q": "<eval_with_key>.42", "r": "<eval_with_key>.42", "angle": "<eval_with_key>.44"}.get(n.output[0], "/home/me/model.py")
+    n.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=f'File "{traced}", line 5, in forward\n    relu = torch.relu(linear)')
+save(model, "blocks.onnx")
 
 # A recurrence whose state is cut off by --detach: the gradient of w is that of the last step.
 save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
@@ -674,8 +693,8 @@ pads (int32[n, 2] words, int64[n] kinds) => (float[n, 2, 3] y)
   y = MatMul(sum, turned)
 }""")
 for n, args in ((model.graph.node[0], "%p_w, %words, 1"), (model.graph.node[1], "%p_k, %kinds")):
-    value = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
-    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 save(model, "pads.onnx")
 
 # A constant of the program that decides a size, by way of nodes that read no weight.
@@ -740,8 +759,8 @@ lost (float[n, 3] x) => (float[n, 2, 3] y)
 }""")
 calls = ((0, "linear", "%x, %p_w, %cat"), (1, "clamp", "%h, %neg, %exp"), (4, "clamp", "%again, None, %p_high"), (7, "linear", "%b_grid, %p_k, %p_b"))
 for i, function, args in calls:
-    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
-    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "q", "v", "rates", "k", "b", "low", "high")) + "b_grid: BUFFER target='grid'\n"
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 for name, leaves in (("cat", "['q', 'v']"), ("val_5", "['exp_1', 'rates']"), ("val_9", "['grid', 'k', 'val_8']")):
@@ -779,8 +798,8 @@ calls = {0: ("first", "mul", "%unsqueeze_1, %x"), 1: ("first", "add", "%a, %unsq
          8: ("third", "mul", "%unsqueeze_13, %h"), 10: ("", "mv", "%p_w, %clone_1"), 11: ("", "mul", "%u, %p_scale"), 15: ("", "sqrt", "%add_9"),
          16: ("", "add", "%expand, %root")}
 for i, (module, function, args) in calls.items():
-    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
-    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
     scopes = f"['', '{module}', 'v']" if module else "['', 'v']"
     model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
 names = ("first.weight", "first.bias", "second.weight", "second.bias", "gain", "offset", "scale", "w", "third.gain", "third.mix")
