@@ -647,6 +647,29 @@ signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in (
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "detached-forms.onnx")
 
+# InstanceNorm with running statistics, in training mode, as PyTorch's older exporter writes it: BatchNormalization of opset 9, in a
+# file of opset 17.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+older_norm (float[1, 2, 4] x) => (float[1, 2, 4] y)
+<float[2] weight = {1.5, -0.5}, float[2] bias = {0.25, 0.5}, float[2] running_mean = {0.1, 0.2}, float[2] running_var = {0.8, 1.2}>
+{
+  y, mean, var, mean1, var1 = BatchNormalization<epsilon = 0.00001, momentum = 0.9>(x, weight, bias, running_mean, running_var)
+}"""), "older_norm.onnx")
+
+# Elements that a mask in the data selects are set: to three values, and to as many as another mask selects.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+masked (float[6] x, int64[6] m, int64[4] n) => (float[6] three, float[6] as_many)
+<float[3] u = {0.5, -0.25, 0.75}, float[4] v = {1.0, 2.0, 3.0, 4.0}>
+{
+  place = NonZero(m)
+  at = Transpose(place)
+  three = ScatterND(x, at, u)
+  other = NonZero(n)
+  from = Transpose(other)
+  w = GatherND(v, from)
+  as_many = ScatterND(x, at, w)
+}"""), "masked.onnx")
+
 # Blocks that PyTorch's newer exporter traced by themselves, as those of torch.no_grad() and torch.autocast(): one reads a trained
 # weight, one positions alone, and one what the user may detach.
 BLOCKS = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
