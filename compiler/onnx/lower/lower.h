@@ -103,6 +103,7 @@ typedef struct Reader {
 	Table *detached;              // a node -> its operands that are detached, a bit each
 	bool blocks;                  // of no_grad() can be told from the program
 	VEC(Left) left;               // what leaves them
+	Table *after;                 // untrained.c: names of what follows a buffer of its module
 	Table *attributes;            // schema.c: names -> the last node that has one of that name
 } Reader;
 

@@ -1195,6 +1195,37 @@ tables += [numpy_helper.from_array(np.array([1]), "one axis")]
 graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
 
+# Others of which only numbers, places and what is computed tell: a window, a symmetric kernel, frequencies of sines and
+# cosines, slopes of two heads, and what follows integers of its module.
+tables = {
+    "window": 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(d) / d),
+    "kernel": np.sin(1.0 + np.arange(d)[:, None] * np.arange(d)),
+    "w": np.sin(1.0 + np.arange(4 * d)).reshape(d, 4),
+    "rates": np.array([0.3, 1.7, 0.9, 0.2]),
+    "heads": np.array([[1 / 16], [1 / 256]]),
+    "block.gain": np.array([1.5, 0.7]),
+    "block.ids": np.array([1, 0]),
+    "block.offset": np.array([0.4, 0.1]),
+}
+nodes = [
+    node("Mul", ["x", "window"], ["shaped"]),
+    node("MatMul", ["shaped", "kernel"], ["second"]),
+    node("MatMul", ["second", "w"], ["p"]),
+    node("Mul", ["p", "rates"], ["angle"]),
+    node("Sin", ["angle"], ["sine"]),
+    node("Cos", ["angle"], ["cosine"]),
+    node("Add", ["sine", "cosine"], ["waves"]),
+    node("Reshape", ["waves", "by head"], ["each"]),
+    node("Mul", ["each", "heads"], ["sloped"]),
+    node("Gather", ["sloped", "block.ids"], ["turned"], axis=2),
+    node("Mul", ["turned", "block.gain"], ["scaled"]),
+    node("Add", ["scaled", "block.offset"], ["y"]),
+]
+tables = [numpy_helper.from_array(table if table.dtype == int else table.astype("f"), name) for name, table in tables.items()]
+tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
+graph = helper.make_graph(nodes, "places", [value("x", F, [2, d])], [value("y", F, [2, 2, 2])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "places.onnx")
+
 # A layer with an adapter, as PEFT names them.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 adapted (float[2, 4] x) => (float[2, 3] y)
