@@ -229,6 +229,7 @@ bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices 
 // Returns the one weight with a name of its own whose elements those of this one are, in the same
 // order, or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
 const Weight *find_reshaped(Reader *, Weight *);
+const Weight *find_transposed(Reader *, Weight *); // The same of a transposed copy.
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 

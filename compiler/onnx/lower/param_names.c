@@ -535,6 +535,53 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
+// Returns the name without the number that PyTorch's older exporter gives to later calls of a
+// module: decoder.weight of decoder_1.weight. NULL: it has none.
+static const char *first_call_name(Arena *arena, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	size_t length = dot ? (size_t)(dot - name) : 0, stem = length;
+	while (stem && isdigit((unsigned char)name[stem - 1]))
+		stem--;
+	if (stem < 2 || stem == length || name[stem - 1] != '_')
+		return NULL;
+	return format(arena, "%.*s%s", (int)stem - 1, name, dot);
+}
+
+// Returns the name of the parameter of which PyTorch's older exporter made this operand of MatMul,
+// without a name, by transposing it, or `name`, from the path of the node: that of a parameter of
+// the module that calls MatMul, or of a part of it. Other modules may begin with equal values.
+static const char *transposed_name(const Use *u, const char *name)
+{
+	Arena *arena = u->r->arena;
+	const Weight *own = strcmp(u->node->op_type, "MatMul") ? NULL : find_transposed(u->r, u->w);
+	if (!own)
+		return name;
+	const char *first = name ? first_call_name(arena, name) : NULL, *names[] = {name, first};
+	bool same = !name;
+	for (int i = 0; i < COUNT(names); i++) {
+		const char *dot = names[i] ? strrchr(names[i], '.') : NULL;
+		same |= dot && starts_with(own->name, format(arena, "%.*s",
+		                                             (int)(dot - names[i]) + 1, names[i]));
+	}
+	return same ? own->name : name;
+}
+
+// Returns the name of a weight by the path of its node. A later call of the module that read the
+// same initializer, whose numbers are not all equal, has the first call's.
+static const char *name_by_call_path(const Use *u)
+{
+	Reader *r = u->r;
+	const char *name = name_by_path(u);
+	const char *first = name ? first_call_name(r->arena, name) : NULL;
+	int slot = first ? find_slot(r->g, first) : -1;
+	const View *view = slot >= 0 ? r->g->slots.at[slot].view : NULL;
+	if (view && view->first->weight && view->first->weight->origin == u->w->origin &&
+	    !has_few_values(r, u->w, 2))
+		return first;
+	return starts_with(r->proto->producer_name, "pytorch") ? transposed_name(u, name) : name;
+}
+
 // True if the exporter repeated a parameter along some axes, such as a class token over the batch,
 // and the elements still show which.
 static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
@@ -572,7 +619,7 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 	const Weight *own = !u.name && torch ? find_reshaped(r, w) : NULL;
 	u.name = own ? own->name : u.name;
 	if (!u.name && node)
-		u.name = name_by_path(&u);
+		u.name = name_by_call_path(&u);
 	if (!u.name)
 		u.name = w->alias ? w->alias : w->name;
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means

@@ -1226,6 +1226,23 @@ tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
 graph = helper.make_graph(nodes, "places", [value("x", F, [2, d])], [value("y", F, [2, 2, 2])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "places.onnx")
 
+# Products with one weight as PyTorch's older exporter writes them after folding: with its transposed copy in the module that has
+# it as a part (tied), in another module that began with equal numbers (not tied), and in two calls of one module (tied).
+w = np.sin(1.0 + np.arange(16)).reshape(4, 4)
+v = np.cos(1.0 + 2 * np.arange(16)).reshape(4, 4)
+tables = {"onnx::MatMul_12": w.T, "m.a.weight": w, "onnx::MatMul_13": w.T, "onnx::MatMul_14": v}
+nodes = [
+    node("MatMul", ["x", "onnx::MatMul_12"], ["p"], name="/m/MatMul"),
+    node("MatMul", ["p", "m.a.weight"], ["q"], name="/m/MatMul_1"),
+    node("MatMul", ["q", "onnx::MatMul_13"], ["r"], name="/m/b/MatMul"),
+    node("Identity", ["onnx::MatMul_14"], ["onnx::MatMul_15"], name="Identity_9"),
+    node("MatMul", ["r", "onnx::MatMul_14"], ["s"], name="/m/d/MatMul"),
+    node("MatMul", ["s", "onnx::MatMul_15"], ["y"], name="/m/d_1/MatMul"),
+]
+tables = [numpy_helper.from_array(np.ascontiguousarray(table, "f"), name) for name, table in tables.items()]
+graph = helper.make_graph(nodes, "turned", [value("x", F, [2, 4])], [value("y", F, [2, 4])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "turned.onnx")
+
 # A layer with an adapter, as PEFT names them.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 adapted (float[2, 4] x) => (float[2, 3] y)
