@@ -1243,6 +1243,12 @@ tables = [numpy_helper.from_array(np.ascontiguousarray(table, "f"), name) for na
 graph = helper.make_graph(nodes, "turned", [value("x", F, [2, 4])], [value("y", F, [2, 4])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "turned.onnx")
 
+# Where PyTorch's older exporter promotes integers to bfloat16, it casts them to complex128, by its own number for bfloat16.
+nodes = [node("Cast", ["i"], ["c"], to=15), node("Mul", ["s", "c"], ["b"]), node("Cast", ["b"], ["f"], to=1), node("Mul", ["f", "w"], ["y"])]
+tables = [helper.make_tensor("s", TensorProto.BFLOAT16, [2], [0.5, 0.25]), helper.make_tensor("w", F, [2], [1.5, -0.5])]
+graph = helper.make_graph(nodes, "promoted", [value("i", I, [2])], [value("y", F, [2])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "promoted.onnx")
+
 # A layer with an adapter, as PEFT names them.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
 adapted (float[2, 4] x) => (float[2, 3] y)
