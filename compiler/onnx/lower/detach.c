@@ -4,9 +4,9 @@
 // Identity. Its optimizer removes such nodes, but calls that read their results still name them:
 // "%detach_1". Its older exporter leaves nothing. The call of an embedding names the row that it
 // pads with: embedding(w, index, 0). It traces a block of torch.no_grad() or torch.autocast() by
-// itself, so that stack traces of its nodes begin in that trace, not in the program. A detached
-// operand that cannot be found, what looks like one, and what leaves such a block are reported as
-// doubts.
+// itself, so that stack traces of its nodes begin in that trace, not in the program. It exports the
+// forward of a torch.autograd.Function alone. A detached operand that cannot be found, what looks
+// like one, what leaves such a block, and what such a function computes are reported as doubts.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +336,29 @@ static bool leaves_block(const Reader *r, const char *name)
 	return at || table_find_s(r->outputs, name);
 }
 
+// True if the node stems from the forward of a torch.autograd.Function, by the lines of its stack
+// trace: a line of the program calls .apply(), and the next place is no layer of PyTorch's.
+static bool is_of_function(const NodeProto *node)
+{
+	static const char call[] = ".apply(";
+	const char *line = trace_of(node);
+	bool own = false,
+	     called = false; // the place is the program's; the place before made the call
+	if (!line || !strstr(line, call))
+		return false;
+	for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *at = line + strspn(line, " \t"), *end = at + strcspn(at, "\n");
+		bool place = starts_with(at, "File \"");
+		const char *torch = strstr(at, place ? "/torch/" : call);
+		bool found = torch && torch < end;
+		if (place && called && !found)
+			return true;
+		called = place ? false : own && found;
+		own = place ? !found : own;
+	}
+	return false;
+}
+
 // If the program itself is a trace, all nodes are in it, and tell nothing.
 static void find_blocks(Reader *r, const NodeProto *node)
 {
@@ -358,22 +381,37 @@ static bool *mark_trained(Arena *arena, const Graph *g)
 	return trained;
 }
 
-void doubt_blocks(Reader *r)
+// Doubts values of a kind through which gradients reach a parameter; `text`: FORMAT of what they
+// are, `each`: what precedes the name of each.
+static void doubt_left(Reader *r, const bool *trained, LeftKind kind, const char *text,
+                       const char *each)
 {
 	enum { FEW = 3 };
-	const bool *trained = r->left.count ? mark_trained(r->arena, r->g) : NULL;
 	Text names = {.arena = r->arena};
 	int found = 0;
-	for (int i = 0; i < r->left.count; i++)
-		if (trained[r->left.at[i].ref] && found++ < FEW)
-			say(&names, " --detach '%s'", r->left.at[i].name);
+	for (int i = 0; i < r->left.count; i++) {
+		const Left *left = &r->left.at[i];
+		if (left->kind == kind && trained[left->ref] && found++ < FEW)
+			say(&names, " %s'%s'", each, left->name);
+	}
 	if (found > FEW)
 		say(&names, " and so on, for %d values", found);
 	if (found)
-		doubt(r, format(r->arena,
-		                "gradients pass through a block of torch.no_grad() or "
-		                "torch.autocast(): if it is no_grad(), give%s",
-		                names.at));
+		doubt(r, format(r->arena, "%s%s", text, names.at));
+}
+
+void doubt_blocks(Reader *r)
+{
+	const bool *trained = r->left.count ? mark_trained(r->arena, r->g) : NULL;
+	doubt_left(
+	    r, trained, LEFT_block,
+	    "gradients pass through a block of torch.no_grad() or torch.autocast(): if it is "
+	    "no_grad(), give",
+	    "--detach ");
+	doubt_left(r, trained, LEFT_function,
+	           "the backward of a torch.autograd.Function is not in the file: unless it is the "
+	           "derivative of the forward, write it with detach(); it computes",
+	           "");
 }
 
 // ---- the file -------------------------------------------------------------------------
@@ -504,12 +542,25 @@ static Ref put_unpadded(Call *c, Ref rows, int64_t padding)
 	return put3(g, O_select, pads, put_detached(g, rows), rows);
 }
 
+// Keeps result k if it leaves a block, or is computed by a function, whose gradient the file may
+// lack.
+static void note_left(Call *c, int k, Ref x)
+{
+	Reader *r = c->r;
+	const char *name = c->node->output[k];
+	if (c->space->depth)
+		return;
+	if (r->blocks && is_of_block(c->node) && leaves_block(r, name))
+		PUSH(r->arena, r->left, ((Left){name, x, LEFT_block}));
+	else if (is_of_function(c->node))
+		PUSH(r->arena, r->left, ((Left){name, x, LEFT_function}));
+}
+
 void detach_results(Call *c, Value *result)
 {
 	Reader *r = c->r;
 	const char *call = call_of(c->node);
 	bool traced = call && strstr(call, "aten.detach.");
-	bool of_block = r->blocks && !c->space->depth && is_of_block(c->node);
 	int64_t padding = !strcmp(c->node->op_type, "Gather") ? padding_row(c->node) : -1;
 	if (padding >= 0 && c->in[0] && c->in[1])
 		result->ref = put_unpadded(c, result->ref, padding);
@@ -518,7 +569,7 @@ void detach_results(Call *c, Value *result)
 		bool chosen = !c->space->function && find_pattern(r, c->node->output[k], floats);
 		if (floats && (traced || chosen))
 			result[k] = detached(c, 0, result[k]);
-		else if (floats && of_block && result[k].ref && leaves_block(r, c->node->output[k]))
-			PUSH(r->arena, r->left, ((Left){c->node->output[k], result[k].ref}));
+		else if (floats && result[k].ref)
+			note_left(c, k, result[k].ref);
 	}
 }

@@ -61,9 +61,11 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
 
-typedef struct Left { // a value that a block of torch.no_grad() may have computed
+typedef enum LeftKind { LEFT_block, LEFT_function } LeftKind;
+typedef struct Left { // a value that a block of torch.no_grad() may have computed, or a function
 	const char *name;
 	Ref ref;
+	LeftKind kind;
 } Left;
 
 typedef struct Reader {
@@ -102,7 +104,7 @@ typedef struct Reader {
 	bool *met_detach;             // the same of options->detach
 	Table *detached;              // a node -> its operands that are detached, a bit each
 	bool blocks;                  // of no_grad() can be told from the program
-	VEC(Left) left;               // what leaves them
+	VEC(Left) left;               // what leaves them, and what functions compute
 	Table *after;                 // untrained.c: names of what follows a buffer of its module
 	Table *attributes;            // schema.c: names -> the last node that has one of that name
 } Reader;
@@ -305,7 +307,7 @@ void read_detached(Reader *); // finds them in the file's metadata
 // Detaches what the node reads detached; what it computes, if it is such a value.
 void detach_operands(Call *);
 void detach_results(Call *, Value *result);
-void doubt_blocks(Reader *);   // doubts what blocks of torch.no_grad() may have computed
+void doubt_blocks(Reader *);   // doubts what blocks of torch.no_grad() and functions compute
 void check_detached(Reader *); // records errors for --detach patterns without a match
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------

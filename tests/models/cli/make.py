@@ -689,6 +689,22 @@ for n in model.graph.node:
     n.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=f'File "{traced}", line 5, in forward\n    relu = torch.relu(linear)')
 save(model, "blocks.onnx")
 
+# Of a torch.autograd.Function, the same exporter writes the forward alone: what it computes has its call in the stack trace, as has
+# the layer whose result the same line passes to it.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+reversed (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] a = {0.5, -0.25, 0.75, -1.0}>
+{
+  p = MatMul(x, a)
+  view = Identity(p)
+  y = Tanh(view)
+}""")
+line = 'File "/home/me/model.py", line 5, in forward\n    return torch.tanh(Reverse.apply(self.a(x)))'
+for n, place in zip(model.graph.node, ("/lib/torch/nn/modules/linear.py", "/home/me/reverse.py", None)):
+    trace = line + (f'\n  File "{place}", line 7, in forward\n    return x.view_as(x)' if place else "")
+    n.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+save(model, "reversed.onnx")
+
 # A recurrence whose state is cut off by --detach: the gradient of w is that of the last step.
 save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
 recurrence (float[3, 2, 2] x) => (float[2, 2] y)
