@@ -338,7 +338,7 @@ static bool leaves_block(const Reader *r, const char *name)
 
 // True if the node stems from the forward of a torch.autograd.Function, by the lines of its stack
 // trace: a line of the program calls .apply(), and the next place is no layer of PyTorch's.
-static bool is_of_function(const NodeProto *node)
+static bool is_of_function(const Reader *r, const NodeProto *node)
 {
 	static const char call[] = ".apply(";
 	const char *line = trace_of(node);
@@ -347,14 +347,15 @@ static bool is_of_function(const NodeProto *node)
 	if (!line || !strstr(line, call))
 		return false;
 	for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-		const char *at = line + strspn(line, " \t"), *end = at + strcspn(at, "\n");
-		bool place = starts_with(at, "File \"");
-		const char *torch = strstr(at, place ? "/torch/" : call);
-		bool found = torch && torch < end;
-		if (place && called && !found)
+		const char *text = format(r->arena, "%.*s", (int)strcspn(line, "\n"), line);
+		if (!starts_with(text + strspn(text, " \t"), "File \"")) {
+			called = own && strstr(text, call);
+			continue;
+		}
+		own = !is_torch_path(text);
+		if (own && called)
 			return true;
-		called = place ? false : own && found;
-		own = place ? !found : own;
+		called = false;
 	}
 	return false;
 }
@@ -552,7 +553,7 @@ static void note_left(Call *c, int k, Ref x)
 		return;
 	if (r->blocks && is_of_block(c->node) && leaves_block(r, name))
 		PUSH(r->arena, r->left, ((Left){name, x, LEFT_block}));
-	else if (is_of_function(c->node))
+	else if (is_of_function(r, c->node))
 		PUSH(r->arena, r->left, ((Left){name, x, LEFT_function}));
 }
 

@@ -294,6 +294,7 @@ bool is_scored(const Reader *, const NodeProto *);
 // Returns the call that the node stems from, in the words of PyTorch's exporter, or NULL.
 const char *call_of(const NodeProto *);
 const char *trace_of(const NodeProto *);     // the stack trace of the call, or NULL
+bool is_torch_path(const char *path);        // of a file of PyTorch, not of the program
 const char *arguments_of(const NodeProto *); // of the call; NULL: none
 // Returns the name, in the file if it is known, of the next tensor among the arguments, or NULL,
 // and moves on.

@@ -57,6 +57,11 @@ static const char *module_of(Arena *arena, const NodeProto *node)
 	return module;
 }
 
+bool is_torch_path(const char *path)
+{
+	return strstr(path, "-packages/torch/") || strstr(path, "/torch/nn/modules/");
+}
+
 void name_source(Arena *arena, const NodeProto *node, Node *to)
 {
 	static const char word[] = "File \"", after[] = "\", line ";
@@ -72,7 +77,7 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 		size_t length = strcspn(at, "\"");
 		const char *path = format(arena, "%.*s", (int)length, at);
 		const char *name = strrchr(path, '/');
-		if (starts_with(at + length, after) && !strstr(path, "/torch/"))
+		if (starts_with(at + length, after) && !is_torch_path(path))
 			to->line =
 			    format(arena, "%s:%d", visible(arena, name ? name + 1 : path, true),
 			           atoi(at + length + strlen(after)));
