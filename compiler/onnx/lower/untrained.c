@@ -695,7 +695,8 @@ static const NodeProto *maker_of_other(const Reader *r, const NodeProto *node, c
 static const Reading *read_through(const Reader *r, const Reading *read)
 {
 	enum { MOST = 4 };
-	for (int i = 0; i < MOST && read && is_word("Expand Tile Reshape", read->node->op_type);
+	for (int i = 0; i < MOST && read && read->node->n_output &&
+	                is_word("Expand Tile Reshape", read->node->op_type);
 	     i++)
 		read = find_name(r->file, read->node->output[0])->first;
 	return read;
