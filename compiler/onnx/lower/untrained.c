@@ -888,7 +888,7 @@ const char *reason_to_ask(const Use *u)
 		return computed_from;
 	if (u->r->signature)
 		return question_of_numbers(u);
-	if (follows_buffer(u))
+	if (follows_buffer(u) && !reason_not_trained(u))
 		return "it follows a buffer of its module: a weight to train, or a constant to "
 		       "--freeze?";
 	if (normalizes_input(u))
