@@ -466,10 +466,10 @@ static Ref norm(const Case *q)
 }
 
 static Ref (*const rule[OPS])(const Case *) = {
-    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,     [O_gather] = gather,
-    [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,   [O_amin] = reduce,
-    [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend, [O_add] = add,
+    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,     [O_expand] = expand,
+    [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,       [O_gather] = gather,
+    [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,     [O_amin] = reduce,
+    [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend,   [O_add] = add,
     [O_sub] = subtract,    [O_norm] = norm,       [O_scatter] = scatter,
 };
 
