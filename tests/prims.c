@@ -607,6 +607,8 @@ static void identities(void)
 	       "gather of each twice");
 	Ref uneven = put_const(g, E_i64, D(4), (int64_t[]){0, 0, 1, 2});
 	EXPECT(val(g, put_gather(g, x, uneven, 2))->op == O_gather, "gather of some twice");
+	Ref at = put_const(g, E_i64, D(0), ""), rows = put_const(g, E_f32, D(0, 3, 4), "");
+	EXPECT(put_scatter(g, x, at, rows, 0, 0) == x, "scatter of nothing");
 	Ref count = put_iota(g, D(4), 0);
 	EXPECT(put_reshape(g, count, D(1, 4, 1)) == put_iota(g, D(1, 4, 1), 1), "reshape of iota");
 	EXPECT(put_expand(g, put_iota(g, D(1, 4), 1), D(3, 4)) == put_iota(g, D(3, 4), 1),

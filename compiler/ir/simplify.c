@@ -408,6 +408,12 @@ static Ref gather(const Case *q)
 	return put_reshape(q->g, r, *q->shape);
 }
 
+// A scatter of nothing leaves all elements as they are.
+static Ref scatter(const Case *q)
+{
+	return count_of(&operand(q, 2)->shape) ? 0 : q->in[0];
+}
+
 // Drops a broadcast of an operand that the map makes unnecessary.
 static Ref map(const Case *q)
 {
@@ -484,11 +490,11 @@ static Ref norm(const Case *q)
 }
 
 static Ref (*const rule[OPS])(const Case *) = {
-    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,     [O_gather] = gather,
-    [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,   [O_amin] = reduce,
-    [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend, [O_add] = add,
-    [O_sub] = subtract,    [O_norm] = norm,
+    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,     [O_expand] = expand,
+    [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,       [O_gather] = gather,
+    [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,     [O_amin] = reduce,
+    [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend,   [O_add] = add,
+    [O_sub] = subtract,    [O_norm] = norm,       [O_scatter] = scatter,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)

@@ -272,6 +272,7 @@ static bool lower_model(Reader *r, NameScope *top)
 	fail_if_problems(r);
 	mark_used(r);
 	note_roles(r);
+	doubt_blocks(r);
 	list_untrained(r);
 	r->model->graph = graph_live(r->arena, r->g);
 	return true;

@@ -3,8 +3,10 @@
 // newer exporter records on each node the call that it stems from, and writes detach() as an
 // Identity. Its optimizer removes such nodes, but calls that read their results still name them:
 // "%detach_1". Its older exporter leaves nothing. The call of an embedding names the row that it
-// pads with: embedding(w, index, 0). A detached operand that cannot be found, and what looks like
-// one, are reported as doubts.
+// pads with: embedding(w, index, 0). It traces a block of torch.no_grad() or torch.autocast() by
+// itself, so that stack traces of its nodes begin in that trace, not in the program. It exports the
+// forward of a torch.autograd.Function alone. A detached operand that cannot be found, what looks
+// like one, what leaves such a block, and what such a function computes are reported as doubts.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -317,6 +319,102 @@ static void find_merged(Reader *r, const NodeProto *node)
 	}
 }
 
+// ---- blocks without gradients -----------------------------------------------------------
+
+static bool is_of_block(const NodeProto *node)
+{
+	const char *trace = trace_of(node);
+	return trace && starts_with(trace, "File \"<eval_with_key>");
+}
+
+// True if a node outside of the block, or the caller, reads what a node of it computes.
+static bool leaves_block(const Reader *r, const char *name)
+{
+	const Reading *at = find_name(r->file, name)->first;
+	while (at && is_of_block(at->node))
+		at = at->next;
+	return at || table_find_s(r->outputs, name);
+}
+
+// True if the node stems from the forward of a torch.autograd.Function, by the lines of its stack
+// trace: a line of the program calls .apply(), and the next place is no layer of PyTorch's.
+static bool is_of_function(const Reader *r, const NodeProto *node)
+{
+	static const char call[] = ".apply(";
+	const char *line = trace_of(node);
+	bool own = false,
+	     called = false; // the place is the program's; the place before made the call
+	if (!line || !strstr(line, call))
+		return false;
+	for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *text = format(r->arena, "%.*s", (int)strcspn(line, "\n"), line);
+		if (!starts_with(text + strspn(text, " \t"), "File \"")) {
+			called = own && strstr(text, call);
+			continue;
+		}
+		own = !is_torch_path(text);
+		if (own && called)
+			return true;
+		called = false;
+	}
+	return false;
+}
+
+// If the program itself is a trace, all nodes are in it, and tell nothing.
+static void find_blocks(Reader *r, const NodeProto *node)
+{
+	r->blocks |= trace_of(node) && !is_of_block(node);
+}
+
+// Returns by Ref whether a gradient reaches a parameter from the value.
+static bool *mark_trained(Arena *arena, const Graph *g)
+{
+	bool *trained = NEWS(arena, bool, g->nval);
+	for (int x = 1; x < g->nval; x++) {
+		const Val *v = val(g, (Ref)x);
+		bool passes = v->op != O_detach && book_differentiates(g->book, v->op) &&
+		              (is_float(v->type) || v->op == O_loop);
+		if (v->op == O_slot)
+			trained[x] = g->slots.at[v->attr->i[0]].kind == S_param;
+		for (int k = 0; k < v->nin && passes; k++)
+			trained[x] |= trained[v->in[k]];
+	}
+	return trained;
+}
+
+// Doubts values of a kind through which gradients reach a parameter; `text`: FORMAT of what they
+// are, `each`: what precedes the name of each.
+static void doubt_left(Reader *r, const bool *trained, LeftKind kind, const char *text,
+                       const char *each)
+{
+	enum { FEW = 3 };
+	Text names = {.arena = r->arena};
+	int found = 0;
+	for (int i = 0; i < r->left.count; i++) {
+		const Left *left = &r->left.at[i];
+		if (left->kind == kind && trained[left->ref] && found++ < FEW)
+			say(&names, " %s'%s'", each, left->name);
+	}
+	if (found > FEW)
+		say(&names, " and so on, for %d values", found);
+	if (found)
+		doubt(r, format(r->arena, "%s%s", text, names.at));
+}
+
+void doubt_blocks(Reader *r)
+{
+	const bool *trained = r->left.count ? mark_trained(r->arena, r->g) : NULL;
+	doubt_left(
+	    r, trained, LEFT_block,
+	    "gradients pass through a block of torch.no_grad() or torch.autocast(): if it is "
+	    "no_grad(), give",
+	    "--detach ");
+	doubt_left(r, trained, LEFT_function,
+	           "the backward of a torch.autograd.Function is not in the file: unless it is the "
+	           "derivative of the forward, write it with detach(); it computes",
+	           "");
+}
+
 // ---- the file -------------------------------------------------------------------------
 
 static void list_calls(Reader *r, size_t n, NodeProto *const *node)
@@ -353,6 +451,7 @@ void read_detached(Reader *r)
 	for (size_t i = 0; i < graph->n_node; i++) {
 		find_estimator(r, graph->node[i]);
 		find_merged(r, graph->node[i]);
+		find_blocks(r, graph->node[i]);
 	}
 }
 
@@ -444,6 +543,20 @@ static Ref put_unpadded(Call *c, Ref rows, int64_t padding)
 	return put3(g, O_select, pads, put_detached(g, rows), rows);
 }
 
+// Keeps result k if it leaves a block, or is computed by a function, whose gradient the file may
+// lack.
+static void note_left(Call *c, int k, Ref x)
+{
+	Reader *r = c->r;
+	const char *name = c->node->output[k];
+	if (c->space->depth)
+		return;
+	if (r->blocks && is_of_block(c->node) && leaves_block(r, name))
+		PUSH(r->arena, r->left, ((Left){name, x, LEFT_block}));
+	else if (is_of_function(r, c->node))
+		PUSH(r->arena, r->left, ((Left){name, x, LEFT_function}));
+}
+
 void detach_results(Call *c, Value *result)
 {
 	Reader *r = c->r;
@@ -457,5 +570,7 @@ void detach_results(Call *c, Value *result)
 		bool chosen = !c->space->function && find_pattern(r, c->node->output[k], floats);
 		if (floats && (traced || chosen))
 			result[k] = detached(c, 0, result[k]);
+		else if (floats && result[k].ref)
+			note_left(c, k, result[k].ref);
 	}
 }

@@ -5,7 +5,10 @@
 #include "lower.h"
 #include <string.h>
 
-enum { DEEPEST = 64 }; // graphs and functions inside one another
+enum {
+	DEEPEST = 64,   // graphs and functions inside one another
+	OLDER_NORM = 9, // the last opset whose BatchNormalization has five results
+};
 
 static const char *node_name(const NodeProto *node)
 {
@@ -224,6 +227,15 @@ static const OpRow *known_row(Call *c)
 	return row;
 }
 
+// True for InstanceNorm with running statistics as PyTorch's older exporter writes it: in files of
+// any opset as BatchNormalization with the five results of opset 9.
+static bool is_older_norm(const Call *c)
+{
+	enum { NEWER = 14, RESULTS = 3 };
+	return c->opset >= NEWER && c->nout > RESULTS &&
+	       !strcmp(c->node->op_type, "BatchNormalization");
+}
+
 static void run_row(Call *c, Value *result)
 {
 	const OpRow *row = known_row(c);
@@ -236,7 +248,7 @@ static void run_row(Call *c, Value *result)
 		     "%s: the operator is of opset %d, the header says %lld; read as of opset %d",
 		     node_where(c->r->arena, c->node), row->info.since, (long long)c->opset,
 		     row->info.since);
-	c->opset = MAX(c->opset, row->info.since);
+	c->opset = is_older_norm(c) ? OLDER_NORM : MAX(c->opset, row->info.since);
 	check_schema(c);
 	c->variant = row->variant;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)

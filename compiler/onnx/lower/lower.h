@@ -61,6 +61,13 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
 
+typedef enum LeftKind { LEFT_block, LEFT_function } LeftKind;
+typedef struct Left { // a value that a block of torch.no_grad() may have computed, or a function
+	const char *name;
+	Ref ref;
+	LeftKind kind;
+} Left;
+
 typedef struct Reader {
 	Arena *arena;
 	File *file;
@@ -96,6 +103,9 @@ typedef struct Reader {
 	bool *met;                    // by options->select: it met an initializer
 	bool *met_detach;             // the same of options->detach
 	Table *detached;              // a node -> its operands that are detached, a bit each
+	bool blocks;                  // of no_grad() can be told from the program
+	VEC(Left) left;               // what leaves them, and what functions compute
+	Table *after;                 // untrained.c: names of what follows a buffer of its module
 	Table *attributes;            // schema.c: names -> the last node that has one of that name
 } Reader;
 
@@ -221,6 +231,7 @@ bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices 
 // Returns the one weight with a name of its own whose elements those of this one are, in the same
 // order, or NULL: PyTorch's older exporter makes a constant of a parameter whose shape it changed.
 const Weight *find_reshaped(Reader *, Weight *);
+const Weight *find_transposed(Reader *, Weight *); // The same of a transposed copy.
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 
@@ -282,6 +293,8 @@ bool is_scored(const Reader *, const NodeProto *);
 
 // Returns the call that the node stems from, in the words of PyTorch's exporter, or NULL.
 const char *call_of(const NodeProto *);
+const char *trace_of(const NodeProto *);     // the stack trace of the call, or NULL
+bool is_torch_path(const char *path);        // of a file of PyTorch, not of the program
 const char *arguments_of(const NodeProto *); // of the call; NULL: none
 // Returns the name, in the file if it is known, of the next tensor among the arguments, or NULL,
 // and moves on.
@@ -295,6 +308,7 @@ void read_detached(Reader *); // finds them in the file's metadata
 // Detaches what the node reads detached; what it computes, if it is such a value.
 void detach_operands(Call *);
 void detach_results(Call *, Value *result);
+void doubt_blocks(Reader *);   // doubts what blocks of torch.no_grad() and functions compute
 void check_detached(Reader *); // records errors for --detach patterns without a match
 
 // ---- untrained.c: what is not trained, and why ----------------------------------------

@@ -57,13 +57,18 @@ static const char *module_of(Arena *arena, const NodeProto *node)
 	return module;
 }
 
+bool is_torch_path(const char *path)
+{
+	return strstr(path, "-packages/torch/") || strstr(path, "/torch/nn/modules/");
+}
+
 void name_source(Arena *arena, const NodeProto *node, Node *to)
 {
 	static const char word[] = "File \"", after[] = "\", line ";
 	const char *module = module_of(arena, node);
 	to->module = module && *module ? module : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
-	const char *line = node_property(node, "pkg.torch.onnx.stack_trace");
+	const char *line = trace_of(node);
 	for (; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
 		const char *at = line + strspn(line, " \t");
 		if (!starts_with(at, word))
@@ -72,7 +77,7 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 		size_t length = strcspn(at, "\"");
 		const char *path = format(arena, "%.*s", (int)length, at);
 		const char *name = strrchr(path, '/');
-		if (starts_with(at + length, after) && !strstr(path, "/torch/"))
+		if (starts_with(at + length, after) && !is_torch_path(path))
 			to->line =
 			    format(arena, "%s:%d", visible(arena, name ? name + 1 : path, true),
 			           atoi(at + length + strlen(after)));
@@ -216,6 +221,11 @@ enum { MANY = 4 };
 const char *call_of(const NodeProto *node)
 {
 	return node_property(node, "pkg.torch.onnx.fx_node");
+}
+
+const char *trace_of(const NodeProto *node)
+{
+	return node_property(node, "pkg.torch.onnx.stack_trace");
 }
 
 // Returns the name of the next value among the arguments of a call, or NULL, and moves on.
@@ -530,6 +540,53 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
+// Returns the name without the number that PyTorch's older exporter gives to later calls of a
+// module: decoder.weight of decoder_1.weight. NULL: it has none.
+static const char *first_call_name(Arena *arena, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	size_t length = dot ? (size_t)(dot - name) : 0, stem = length;
+	while (stem && isdigit((unsigned char)name[stem - 1]))
+		stem--;
+	if (stem < 2 || stem == length || name[stem - 1] != '_')
+		return NULL;
+	return format(arena, "%.*s%s", (int)stem - 1, name, dot);
+}
+
+// Returns the name of the parameter of which PyTorch's older exporter made this operand of MatMul,
+// without a name, by transposing it, or `name`, from the path of the node: that of a parameter of
+// the module that calls MatMul, or of a part of it. Other modules may begin with equal values.
+static const char *transposed_name(const Use *u, const char *name)
+{
+	Arena *arena = u->r->arena;
+	const Weight *own = strcmp(u->node->op_type, "MatMul") ? NULL : find_transposed(u->r, u->w);
+	if (!own)
+		return name;
+	const char *first = name ? first_call_name(arena, name) : NULL, *names[] = {name, first};
+	bool same = !name;
+	for (int i = 0; i < COUNT(names); i++) {
+		const char *dot = names[i] ? strrchr(names[i], '.') : NULL;
+		same |= dot && starts_with(own->name, format(arena, "%.*s",
+		                                             (int)(dot - names[i]) + 1, names[i]));
+	}
+	return same ? own->name : name;
+}
+
+// Returns the name of a weight by the path of its node. A later call of the module that read the
+// same initializer, whose numbers are not all equal, has the first call's.
+static const char *name_by_call_path(const Use *u)
+{
+	Reader *r = u->r;
+	const char *name = name_by_path(u);
+	const char *first = name ? first_call_name(r->arena, name) : NULL;
+	int slot = first ? find_slot(r->g, first) : -1;
+	const View *view = slot >= 0 ? r->g->slots.at[slot].view : NULL;
+	if (view && view->first->weight && view->first->weight->origin == u->w->origin &&
+	    !has_few_values(r, u->w, 2))
+		return first;
+	return starts_with(r->proto->producer_name, "pytorch") ? transposed_name(u, name) : name;
+}
+
 // True if the exporter repeated a parameter along some axes, such as a class token over the batch,
 // and the elements still show which.
 static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
@@ -567,7 +624,7 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 	const Weight *own = !u.name && torch ? find_reshaped(r, w) : NULL;
 	u.name = own ? own->name : u.name;
 	if (!u.name && node)
-		u.name = name_by_path(&u);
+		u.name = name_by_call_path(&u);
 	if (!u.name)
 		u.name = w->alias ? w->alias : w->name;
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means

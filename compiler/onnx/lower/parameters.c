@@ -172,10 +172,13 @@ static bool has_elements(const Use *u, const Slot *slot)
 
 // ---- weights that are copies of others ------------------------------------------------
 
-enum { RESHAPED = -1 }; // a copy with the same elements in the same order
+enum {
+	RESHAPED = -1, // a copy with the same elements in the same order
+	TURNED = -2,   // a transposed copy of a weight with a name of its own
+};
 
 // Returns the weights with slots whose copies have the shape and a few elements of `w`, or, if
-// `from` is `copy`, of this copy of `w`. RESHAPED: all weights with names of their own.
+// `from` is `copy`, of this copy of `w`. RESHAPED, TURNED: all weights with names of their own.
 static WeightList *twins_of(Reader *r, Weight *w, int copy, Copy from)
 {
 	Shape shape = copy == RESHAPED ? shape_of(1, (int64_t[]){count_of(&w->shape)})
@@ -206,29 +209,50 @@ static Weight *original_of(Reader *r, Weight *w, Copy copy)
 	return NULL;
 }
 
-const Weight *find_reshaped(Reader *r, Weight *w)
+// Lists, for find_same and its like, the weights with names of their own that were added since the
+// last call.
+static void list_named(Reader *r)
+{
+	for (; r->reshaped < r->weights.count; r->reshaped++) {
+		Weight *own = r->weights.at[r->reshaped];
+		if (own->inner || !is_float(own->type) || is_opaque(own->name))
+			continue;
+		PUSH(r->arena, *twins_of(r, own, RESHAPED, COPY_SAME), own);
+		if (own->shape.rank == 2)
+			PUSH(r->arena, *twins_of(r, own, TURNED, COPY_TRANSPOSED), own);
+	}
+}
+
+// Returns the one weight with a name of its own that this one is a copy of, or NULL.
+static const Weight *find_named(Reader *r, Weight *w, int copy)
 {
 	enum { LEAST = 4 }; // elements
 	const Weight *found = NULL;
-	int64_t n = count_of(&w->shape);
-	if (n < LEAST || !is_float(w->type) || r->options->separate || has_few_values(r, w, 2))
+	if (count_of(&w->shape) < LEAST || !is_float(w->type) || r->options->separate ||
+	    has_few_values(r, w, 2))
 		return NULL;
-	for (int i = r->reshaped; i < r->weights.count; i++) {
-		Weight *own = r->weights.at[i];
-		if (!own->inner && is_float(own->type) && !is_opaque(own->name))
-			PUSH(r->arena, *twins_of(r, own, RESHAPED, COPY_SAME), own);
-	}
-	r->reshaped = r->weights.count;
-	const WeightList *twins = twins_of(r, w, RESHAPED, COPY_SAME);
+	list_named(r);
+	const WeightList *twins = twins_of(r, w, copy, COPY_SAME);
 	for (int i = 0; i < twins->count; i++) {
 		Weight *own = twins->at[i];
-		if (own->type != w->type || !has_copied(r, w, own, COPY_SAME))
+		if (own->type != w->type ||
+		    !has_copied(r, w, own, copy == TURNED ? COPY_TRANSPOSED : COPY_SAME))
 			continue;
 		if (found)
 			return NULL;
 		found = own;
 	}
 	return found;
+}
+
+const Weight *find_reshaped(Reader *r, Weight *w)
+{
+	return find_named(r, w, RESHAPED);
+}
+
+const Weight *find_transposed(Reader *r, Weight *w)
+{
+	return w->shape.rank == 2 ? find_named(r, w, TURNED) : NULL;
 }
 
 void read_roles(Reader *r)

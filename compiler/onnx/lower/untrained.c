@@ -15,6 +15,8 @@ const char computed_from[] =
     "computed by the exporter from the weight: export with optimize=False to train the weight";
 const char made_numbers[] =
     "the exporter made numbers of it; export with optimize=False to train it";
+static const char series[] =
+    "a grid or a series by its numbers: a weight to train, or a constant to --freeze?";
 static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- tables that their values identify -------------------------------------------------
@@ -355,6 +357,92 @@ static bool is_mask(Reader *r, Weight *w)
 	return met[0] && met[1];
 }
 
+typedef struct Mirror { // what element n - k + shift of a line is to element k
+	int shift;      // -1, or 0 for a periodic line
+	double sign;
+} Mirror;
+
+// True if the line that starts at an element is its mirror image, but for what `most`, its largest
+// element, rounds off.
+static bool is_image(Reader *r, Weight *w, const Lines *l, int64_t start, Mirror m, double most)
+{
+	for (int64_t k = m.shift + 1; k < l->n; k++) {
+		double x = weight_number(r, w, start + k * l->step),
+		       y = weight_number(r, w, start + (l->n - k + m.shift) * l->step);
+		if (!(fabs(x - m.sign * y) <= 1e-6 * most && isfinite(most)))
+			return false;
+	}
+	return true;
+}
+
+// True if all lines along an axis are mirrored and one is not constant: windows, filters.
+static bool is_mirrored_along(Reader *r, Weight *w, int axis)
+{
+	enum { SHORTEST = 3, PERIOD = 8 };
+	static const Mirror mirrors[] = {{-1, 1}, {-1, -1}, {0, 1}};
+	const Lines l = lines_along(w, axis);
+	bool is[COUNT(mirrors)] = {true, true, l.n >= PERIOD}, any = l.n >= SHORTEST,
+	     varies = false;
+	for (int64_t i = 0; i < l.count && any; i++) {
+		int64_t start = line_start(&l, i);
+		double low = INFINITY, high = -INFINITY;
+		for (int64_t k = 0; k < l.n; k++) {
+			double x = weight_number(r, w, start + k * l.step);
+			low = MIN(low, x);
+			high = MAX(high, x);
+		}
+		varies |= low < high;
+		any = false;
+		for (int m = 0; m < COUNT(mirrors); m++)
+			any |= is[m] = is[m] && is_image(r, w, &l, start, mirrors[m],
+			                                 MAX(fabs(low), fabs(high)));
+	}
+	return any && varies;
+}
+
+// True for a symmetric matrix, such as the Laplacian of a graph, that is not diagonal.
+static bool is_symmetric(Reader *r, Weight *w)
+{
+	enum { SMALLEST = 3 };
+	int64_t n = (int64_t)sqrt((double)count_of(&w->shape));
+	bool square = wide_axes(&w->shape) == 2 && n >= SMALLEST, other = false;
+	for (int a = 0; a < w->shape.rank; a++)
+		square &= w->shape.dim[a] == 1 || w->shape.dim[a] == n;
+	double first = square ? weight_number(r, w, 0) : 0;
+	bool varies = false;
+	for (int64_t i = 0; i < n && square; i++)
+		for (int64_t k = 0; k < i; k++) {
+			double x = weight_number(r, w, i * n + k),
+			       y = weight_number(r, w, k * n + i);
+			if (!(fabs(x - y) <= 1e-6 * (fabs(x) + fabs(y))))
+				return false;
+			other |= x != 0;
+			varies |= x != first;
+		}
+	return other && varies;
+}
+
+static bool is_mirrored(Reader *r, Weight *w)
+{
+	return along_any(r, w, is_mirrored_along) || is_symmetric(r, w);
+}
+
+// True if all elements differ and are powers of the fourth root of 2, as slopes of few heads are.
+static bool is_powers(Reader *r, Weight *w)
+{
+	enum { LEAST = 2, MOST = 128, ROOT = 4 };
+	int64_t n = count_of(&w->shape);
+	for (int64_t i = 0; i < n && n <= MOST; i++) {
+		double x = weight_number(r, w, i), power = ROOT * log2(x);
+		if (!(x > 0 && x < 1 && fabs(power - round(power)) < 1e-5))
+			return false;
+		for (int64_t k = 0; k < i; k++)
+			if (weight_number(r, w, k) == x)
+				return false;
+	}
+	return n >= LEAST && n <= MOST && wide_axes(&w->shape) == 1;
+}
+
 // Looks for a trait once per weight.
 static bool has(Reader *r, Weight *w, Trait trait)
 {
@@ -362,7 +450,8 @@ static bool has(Reader *r, Weight *w, Trait trait)
 	    [T_hides] = hides,        [T_two] = two_values,       [T_sines] = is_sinusoid,
 	    [T_regular] = is_regular, [T_fourier] = is_fourier,   [T_bank] = is_filter_bank,
 	    [T_basis] = is_basis,     [T_grid] = is_grid,         [T_waves] = is_waves,
-	    [T_mask] = is_mask,       [T_schedule] = is_schedule, [T_few] = is_of_few};
+	    [T_mask] = is_mask,       [T_schedule] = is_schedule, [T_few] = is_of_few,
+	    [T_mirror] = is_mirrored, [T_powers] = is_powers};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
 		*found = tests[trait](r, w) ? 1 : -1;
@@ -415,15 +504,32 @@ static const char *buffer_by_values(const Use *u)
 	                                                         : no_reason;
 }
 
-// Decides by name, shape and values, for a file without metadata.
-static const char *guess_reason(const Use *u)
+// True for names that modules give to buffers.
+static bool is_buffer_name(const char *name)
 {
 	static const char *const buffers[] = {
-	    // names that modules give to buffers
 	    "*running_mean", "*running_var",       "*num_batches_tracked",
 	    "*inv_freq",     "*masked_bias",       "*position_ids",
 	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
 	    "*.anchor*"};
+	bool found = false;
+	for (int i = 0; i < COUNT(buffers); i++)
+		found |= matches(buffers[i], name);
+	return found;
+}
+
+// True for a tensor that is certainly no parameter, by its name or because it holds integers: of a
+// module, since tools that rewrite a file add others.
+static bool is_certain_buffer(const TensorProto *t)
+{
+	enum { INT32 = 6, INT64 = 7, BOOL = 9 };
+	bool integers = t->data_type == INT32 || t->data_type == INT64 || t->data_type == BOOL;
+	return (integers && strchr(t->name, '.')) || is_buffer_name(t->name);
+}
+
+// Decides by name, shape and values, for a file without metadata.
+static const char *guess_reason(const Use *u)
+{
 	static const char *const kinds[TRAITS] = {[T_hides] = masked,
 	                                          [T_two] = "a mask of two numbers",
 	                                          [T_sines] = sines,
@@ -432,9 +538,8 @@ static const char *guess_reason(const Use *u)
 	Weight *w = u->w;
 	const char *name = u->name;
 	bool torch = starts_with(r->proto->producer_name, "pytorch"), named = !is_opaque(name);
-	for (int i = 0; i < COUNT(buffers); i++)
-		if (matches(buffers[i], name))
-			return "a buffer by its name";
+	if (is_buffer_name(name))
+		return "a buffer by its name";
 	const char *op = result_op(r, w->name);
 	if (op && is_word("Const Constant ConstantOfShape Shape Range", op))
 		return "a constant of the program";
@@ -586,6 +691,17 @@ static const NodeProto *maker_of_other(const Reader *r, const NodeProto *node, c
 	return NULL;
 }
 
+// Returns the reading, or that of what it repeats: InstanceNorm repeats statistics over the batch.
+static const Reading *read_through(const Reader *r, const Reading *read)
+{
+	enum { MOST = 4 };
+	for (int i = 0; i < MOST && read && read->node->n_output &&
+	                is_word("Expand Tile Reshape", read->node->op_type);
+	     i++)
+		read = find_name(r->file, read->node->output[0])->first;
+	return read;
+}
+
 // True if it is the scale or shift of a frozen BatchNorm, whose numbers are all buffers. Either its
 // module has running statistics that no BatchNormalization reads, or it belongs to a Mul and an Add
 // right after a convolution, whose constants the exporter computed.
@@ -598,7 +714,7 @@ static bool is_frozen_norm(const Use *u)
 		    format(r->arena, "%.*s.running_var", (int)(dot - u->name), u->name);
 		const char *mean =
 		    format(r->arena, "%.*s.running_mean", (int)(dot - u->name), u->name);
-		const Reading *read = find_name(r->file, var)->first;
+		const Reading *read = read_through(r, find_name(r->file, var)->first);
 		if (read && find_name(r->file, mean)->tensor)
 			return strcmp(read->node->op_type, "BatchNormalization") != 0;
 	}
@@ -674,6 +790,87 @@ static bool is_nameless_value(const Use *u)
 	       !is_one_of(OPS_contractions, u->reader);
 }
 
+// True if the node only moves or scales its first operand.
+static bool keeps_angle(const Reader *r, const NodeProto *node)
+{
+	bool scales = is_word("Mul Div", node->op_type), constant = false;
+	for (size_t k = 0; k < node->n_input && scales; k++) {
+		const Named *named = find_name(r->file, node->input[k]);
+		Shape shape =
+		    named->tensor ? tensor_shape(r->model->path, named->tensor) : (Shape){0};
+		constant |= named->tensor
+		                ? count_of(&shape) == 1
+		                : named->maker && !strcmp(named->maker->op_type, "Constant");
+	}
+	return constant || is_one_of(OPS_views, node);
+}
+
+// True if sines and cosines are computed of products with the weight: features of random
+// frequencies, whose weight most programs do not train.
+static bool is_frequency(const Use *u)
+{
+	enum { MOST = 16 }; // values
+	const char *name[MOST];
+	int n = 0;
+	bool sine = false, cosine = false;
+	if (is_word("Mul MatMul Einsum", u->reader->op_type) && u->reader->n_output)
+		name[n++] = u->reader->output[0];
+	for (int i = 0; i < n; i++)
+		for (const Reading *at = find_name(u->r->file, name[i])->first; at; at = at->next) {
+			sine |= !strcmp(at->node->op_type, "Sin");
+			cosine |= !strcmp(at->node->op_type, "Cos");
+			if (n < MOST && at->node->n_output && keeps_angle(u->r, at->node))
+				name[n++] = at->node->output[0];
+		}
+	return sine && cosine;
+}
+
+// Marks what follows a buffer of its module: PyTorch's older exporter stores the tensors of a
+// module in order, its parameters before its buffers.
+static void list_after_buffers(Reader *r)
+{
+	const GraphProto *g = r->proto->graph;
+	Table *modules = table_lent(r->arena); // those with a buffer so far
+	r->after = table_new(r->arena);
+	for (size_t i = 0; i < g->n_initializer; i++) {
+		const TensorProto *t = g->initializer[i];
+		const char *dot = strrchr(t->name, '.');
+		uint64_t *seen = table_cell_s(
+		    modules, format(r->arena, "%.*s", dot ? (int)(dot - t->name) : 0, t->name));
+		if (*seen && !is_opaque(t->name))
+			*table_cell_s(r->after, t->name) = true;
+		*seen |= !is_opaque(t->name) && is_certain_buffer(t);
+	}
+}
+
+static bool follows_buffer(const Use *u)
+{
+	Reader *r = u->r;
+	if (r->signature || !starts_with(r->proto->producer_name, "pytorch"))
+		return false;
+	if (!r->after)
+		list_after_buffers(r);
+	return table_find_s(r->after, u->w->name) != NULL;
+}
+
+// Returns why its numbers, or what is computed with them, make it look like a constant of the
+// program, whatever the exporter; NULL: they do not.
+static const char *question_of_numbers(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	if (w->table)
+		return NULL;
+	if (is_one_of(OPS_arithmetic, u->reader) && has(r, w, T_powers))
+		return series;
+	if (has(r, w, T_mirror))
+		return "symmetric numbers: a weight to train, or a constant to --freeze?";
+	if (is_frequency(u))
+		return "frequencies of sines and cosines: a weight to train, or a constant to "
+		       "--freeze?";
+	return NULL;
+}
+
 const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
@@ -683,13 +880,17 @@ const char *reason_to_ask(const Use *u)
 	if (!node || u->r->file->trained)
 		return NULL;
 	if (!w->table && has(u->r, w, T_grid))
-		return "a grid or a series by its numbers: a weight to train, or a constant to "
-		       "--freeze?";
+		return series;
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature && is_one_of(OPS_arithmetic, u->reader) && has(u->r, w, T_sines))
 		return "sines and cosines: a weight to train, or a constant to --freeze?";
+	if (u->r->signature && !recurs && (is_computed(u) || is_function_of_one(u)))
+		return computed_from;
 	if (u->r->signature)
-		return !recurs && (is_computed(u) || is_function_of_one(u)) ? computed_from : NULL;
+		return question_of_numbers(u);
+	if (follows_buffer(u) && !reason_not_trained(u))
+		return "it follows a buffer of its module: a weight to train, or a constant to "
+		       "--freeze?";
 	if (normalizes_input(u))
 		return "it normalizes an input: a weight to train, or a constant to --freeze?";
 	if (u->repeated || is_computed_name(u))
@@ -716,7 +917,7 @@ const char *reason_to_ask(const Use *u)
 	if (contracted && has(u->r, u->w, T_basis))
 		return "a basis of functions by its numbers: a weight to train, or a constant to "
 		       "--freeze?";
-	return NULL;
+	return question_of_numbers(u);
 }
 
 int users_choice(const Reader *r, const char *name, const char *file)

@@ -373,6 +373,38 @@ static Ref rows_of(Graph *g, Ref x, int axes)
 	return merge_axes(g, x, 0, axes);
 }
 
+// A run fails if there are not as many tuples as updates.
+static void check_updates(Call *c, Ref tuples, Ref updates)
+{
+	Graph *g = c->g;
+	Ref zero = put_i64(g, 0), same = put2(g, O_eq, tuples, updates), found = tuples;
+	found = put3(g, O_select, put2(g, O_eq, found, zero), put_i64(g, INT64_MIN), found);
+	long long n = is_const(g, updates) ? const_int_at(val(g, updates), 0) : 0;
+	const char *expected = is_const(g, updates)
+	                           ? format(c->r->arena, "%lld index tuples, one", n)
+	                           : "one index tuple";
+	add_check(c->r,
+	          format(c->r->arena, CHECK_OF "%s: expected %s for each update",
+	                 node_where(c->r->arena, c->node), expected),
+	          put3(g, O_select, same, zero, found));
+}
+
+// Returns the updates, as many rows as tuples, where the data decide the number of either.
+static Ref match_updates(Call *c, Ref at, Ref new)
+{
+	Graph *g = c->g;
+	const Val *v = val(g, new);
+	if (val(g, at)->shape.rank != 1 || !v->shape.rank ||
+	    !(is_dynamic(g, at) || lengths_of(g, new)->of[0]))
+		return new;
+	int64_t n = val(g, at)->shape.dim[0], rows = v->shape.dim[0], none[RANK] = {0},
+	        after[RANK] = {MAX(n - rows, 0)};
+	check_updates(c, put_length(g, at, 0), put_length(g, new, 0));
+	if (n < rows)
+		return take_range(g, put_padded(g, new, 0), 0, 0, n);
+	return n == rows ? new : put_pad(g, put_padded(g, new, 0), none, after, 0);
+}
+
 void lower_scatter_nd(Call *c)
 {
 	Graph *g = c->g;
@@ -382,8 +414,8 @@ void lower_scatter_nd(Call *c)
 	if (!val(g, index)->shape.rank)
 		invalid_node(c, "expected tuples of indices, found a scalar");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
-	Ref at = tuple_positions(c, &s, 0, index);
-	Ref x = scatter_rows(c, rows_of(g, put_all_padded(g, c->in[0]), k), at, c->in[2]);
+	Ref at = tuple_positions(c, &s, 0, index), new = match_updates(c, at, c->in[2]);
+	Ref x = scatter_rows(c, rows_of(g, put_all_padded(g, c->in[0]), k), at, new);
 	c->out[0] = put_lengths(g, put_reshape(g, x, s), lengths_of(g, c->in[0]));
 }
 

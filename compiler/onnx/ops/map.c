@@ -123,10 +123,41 @@ static void cast_to(Call *c, int to)
 	c->onnx = to;
 }
 
+// True if the file says that the value is bfloat16.
+static bool is_bfloat16(const Named *v)
+{
+	enum { BFLOAT16 = 16 };
+	const NodeProto *maker = v->maker;
+	if (!maker)
+		return v->tensor && v->tensor->data_type == BFLOAT16;
+	const AttributeProto *value = find_attribute(maker->n_attribute, maker->attribute, "value"),
+	                     *to = find_attribute(maker->n_attribute, maker->attribute, "to");
+	return !strcmp(maker->op_type, "Cast")
+	           ? to && to->i == BFLOAT16
+	           : value && value->t && value->t->data_type == BFLOAT16;
+}
+
+// Returns the type that a Cast to complex128 means. Where PyTorch's older exporter promotes an
+// operand to bfloat16, it takes that number for it; the other operand is bfloat16.
+static int meant_type(const Call *c)
+{
+	enum { COMPLEX128 = 15, BFLOAT16 = 16 };
+	const Reader *r = c->r;
+	int to = (int)attr_int(c, "to", 0);
+	if (to != COMPLEX128 || c->space->depth || !starts_with(r->proto->producer_name, "pytorch"))
+		return to;
+	const Reading *at = find_name(r->file, c->node->output[0])->first;
+	for (; at; at = at->next)
+		for (size_t k = 0; k < at->node->n_input; k++)
+			if (is_bfloat16(find_name(r->file, at->node->input[k])))
+				return BFLOAT16;
+	return to;
+}
+
 void lower_cast(Call *c)
 {
 	in_val(c, 0);
-	cast_to(c, (int)attr_int(c, "to", 0));
+	cast_to(c, meant_type(c));
 }
 
 void lower_cast_like(Call *c)

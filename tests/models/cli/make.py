@@ -641,11 +641,69 @@ model = parser.parse_model(FORMS)
 for n in model.graph.node:
     call = CALLS[n.output[0]]
     own = {"difference": "two_nodes", "scaled": "doubtful"}.get(n.output[0], n.output[0])
-    value = f"%{own} : call_function[target=torch.ops.aten.{call}, kwargs = {{}})"
-    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%{own} : call_function[target=torch.ops.aten.{call}, kwargs = {{}})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 signature = "# inputs\n" + "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("a", "b", "bias"))
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 save(model, "detached-forms.onnx")
+
+# InstanceNorm with running statistics, in training mode, as PyTorch's older exporter writes it: BatchNormalization of opset 9, in a
+# file of opset 17.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+older_norm (float[1, 2, 4] x) => (float[1, 2, 4] y)
+<float[2] weight = {1.5, -0.5}, float[2] bias = {0.25, 0.5}, float[2] running_mean = {0.1, 0.2}, float[2] running_var = {0.8, 1.2}>
+{
+  y, mean, var, mean1, var1 = BatchNormalization<epsilon = 0.00001, momentum = 0.9>(x, weight, bias, running_mean, running_var)
+}"""), "older_norm.onnx")
+
+# Elements that a mask in the data selects are set: to three values, and to as many as another mask selects.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+masked (float[6] x, int64[6] m, int64[4] n) => (float[6] three, float[6] as_many)
+<float[3] u = {0.5, -0.25, 0.75}, float[4] v = {1.0, 2.0, 3.0, 4.0}>
+{
+  place = NonZero(m)
+  at = Transpose(place)
+  three = ScatterND(x, at, u)
+  other = NonZero(n)
+  from = Transpose(other)
+  w = GatherND(v, from)
+  as_many = ScatterND(x, at, w)
+}"""), "masked.onnx")
+
+# Blocks that PyTorch's newer exporter traced by themselves, as those of torch.no_grad() and torch.autocast(): one reads a trained
+# weight, one positions alone, and one what the user may detach.
+BLOCKS = """<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+blocks (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] a = {0.5, -0.25, 0.75, -1.0}, float[2, 2] b = {0.25, 0.5, -0.5, 1.0}, float[2, 2] c = {0.75, 0.25, -0.5, 0.125}>
+{
+  p = MatMul(x, a)
+  q = MatMul(p, b)
+  r = Relu(q)
+  angle = Cos(x)
+  turned = Mul(r, angle)
+  y = MatMul(turned, c)
+}"""
+model = parser.parse_model(BLOCKS)
+for n in model.graph.node:
+    traced = {"q": "<eval_with_key>.42", "r": "<eval_with_key>.42", "angle": "<eval_with_key>.44"}.get(n.output[0], "/home/me/model.py")
+    n.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=f'File "{traced}", line 5, in forward\n    relu = torch.relu(linear)')
+save(model, "blocks.onnx")
+
+# Of a torch.autograd.Function, the same exporter writes the forward alone: what it computes has its call in the stack trace, as has
+# the layer whose result the same line passes to it.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+reversed (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] a = {0.5, -0.25, 0.75, -1.0}>
+{
+  p = MatMul(x, a)
+  view = Identity(p)
+  y = Tanh(view)
+}""")
+line = 'File "/home/me/model.py", line 5, in forward\n    return torch.tanh(Reverse.apply(self.a(x)))'
+for n, place in zip(model.graph.node, ("/lib/torch/nn/modules/linear.py", "/home/me/reverse.py", None)):
+    trace = line + (f'\n  File "{place}", line 7, in forward\n    return x.view_as(x)' if place else "")
+    n.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+save(model, "reversed.onnx")
 
 # A recurrence whose state is cut off by --detach: the gradient of w is that of the last step.
 save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
@@ -674,8 +732,8 @@ pads (int32[n, 2] words, int64[n] kinds) => (float[n, 2, 3] y)
   y = MatMul(sum, turned)
 }""")
 for n, args in ((model.graph.node[0], "%p_w, %words, 1"), (model.graph.node[1], "%p_k, %kinds")):
-    value = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
-    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = "%embedding : call_function[target=torch.ops.aten.embedding.default](args = (" + args + "), kwargs = {})"
+    n.metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 save(model, "pads.onnx")
 
 # A constant of the program that decides a size, by way of nodes that read no weight.
@@ -740,8 +798,8 @@ lost (float[n, 3] x) => (float[n, 2, 3] y)
 }""")
 calls = ((0, "linear", "%x, %p_w, %cat"), (1, "clamp", "%h, %neg, %exp"), (4, "clamp", "%again, None, %p_high"), (7, "linear", "%b_grid, %p_k, %p_b"))
 for i, function, args in calls:
-    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
-    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
 signature = "".join(f"p_{w}: PARAMETER target='{w}'\n" for w in ("w", "q", "v", "rates", "k", "b", "low", "high")) + "b_grid: BUFFER target='grid'\n"
 model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value=signature)
 for name, leaves in (("cat", "['q', 'v']"), ("val_5", "['exp_1', 'rates']"), ("val_9", "['grid', 'k', 'val_8']")):
@@ -779,8 +837,8 @@ calls = {0: ("first", "mul", "%unsqueeze_1, %x"), 1: ("first", "add", "%a, %unsq
          8: ("third", "mul", "%unsqueeze_13, %h"), 10: ("", "mv", "%p_w, %clone_1"), 11: ("", "mul", "%u, %p_scale"), 15: ("", "sqrt", "%add_9"),
          16: ("", "add", "%expand, %root")}
 for i, (module, function, args) in calls.items():
-    value = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
-    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=value)
+    call = f"%v : call_function[target=torch.ops.aten.{function}.default](args = ({args}), kwargs = {{}})"
+    model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.fx_node", value=call)
     scopes = f"['', '{module}', 'v']" if module else "['', 'v']"
     model.graph.node[i].metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
 names = ("first.weight", "first.bias", "second.weight", "second.bias", "gain", "offset", "scale", "w", "third.gain", "third.mix")
@@ -1152,6 +1210,60 @@ tables = [numpy_helper.from_array(table.astype("f"), name) for name, table in ta
 tables += [numpy_helper.from_array(np.array([1]), "one axis")]
 graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])], tables)
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
+
+# Others of which only numbers, places and what is computed tell: a window, a symmetric kernel, frequencies of sines and
+# cosines, slopes of two heads, and what follows integers of its module.
+tables = {
+    "window": 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(d) / d),
+    "kernel": np.sin(1.0 + np.arange(d)[:, None] * np.arange(d)),
+    "w": np.sin(1.0 + np.arange(4 * d)).reshape(d, 4),
+    "rates": np.array([0.3, 1.7, 0.9, 0.2]),
+    "heads": np.array([[1 / 16], [1 / 256]]),
+    "block.gain": np.array([1.5, 0.7]),
+    "block.ids": np.array([1, 0]),
+    "block.offset": np.array([0.4, 0.1]),
+}
+nodes = [
+    node("Mul", ["x", "window"], ["shaped"]),
+    node("MatMul", ["shaped", "kernel"], ["second"]),
+    node("MatMul", ["second", "w"], ["p"]),
+    node("Mul", ["p", "rates"], ["angle"]),
+    node("Sin", ["angle"], ["sine"]),
+    node("Cos", ["angle"], ["cosine"]),
+    node("Add", ["sine", "cosine"], ["waves"]),
+    node("Reshape", ["waves", "by head"], ["each"]),
+    node("Mul", ["each", "heads"], ["sloped"]),
+    node("Gather", ["sloped", "block.ids"], ["turned"], axis=2),
+    node("Mul", ["turned", "block.gain"], ["scaled"]),
+    node("Add", ["scaled", "block.offset"], ["y"]),
+]
+tables = [numpy_helper.from_array(table if table.dtype == int else table.astype("f"), name) for name, table in tables.items()]
+tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
+graph = helper.make_graph(nodes, "places", [value("x", F, [2, d])], [value("y", F, [2, 2, 2])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "places.onnx")
+
+# Products with one weight as PyTorch's older exporter writes them after folding: with its transposed copy in the module that has
+# it as a part (tied), in another module that began with equal numbers (not tied), and in two calls of one module (tied).
+w = np.sin(1.0 + np.arange(16)).reshape(4, 4)
+v = np.cos(1.0 + 2 * np.arange(16)).reshape(4, 4)
+tables = {"onnx::MatMul_12": w.T, "m.a.weight": w, "onnx::MatMul_13": w.T, "onnx::MatMul_14": v}
+nodes = [
+    node("MatMul", ["x", "onnx::MatMul_12"], ["p"], name="/m/MatMul"),
+    node("MatMul", ["p", "m.a.weight"], ["q"], name="/m/MatMul_1"),
+    node("MatMul", ["q", "onnx::MatMul_13"], ["r"], name="/m/b/MatMul"),
+    node("Identity", ["onnx::MatMul_14"], ["onnx::MatMul_15"], name="Identity_9"),
+    node("MatMul", ["r", "onnx::MatMul_14"], ["s"], name="/m/d/MatMul"),
+    node("MatMul", ["s", "onnx::MatMul_15"], ["y"], name="/m/d_1/MatMul"),
+]
+tables = [numpy_helper.from_array(np.ascontiguousarray(table, "f"), name) for name, table in tables.items()]
+graph = helper.make_graph(nodes, "turned", [value("x", F, [2, 4])], [value("y", F, [2, 4])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "turned.onnx")
+
+# Where PyTorch's older exporter promotes integers to bfloat16, it casts them to complex128, by its own number for bfloat16.
+nodes = [node("Cast", ["i"], ["c"], to=15), node("Mul", ["s", "c"], ["b"]), node("Cast", ["b"], ["f"], to=1), node("Mul", ["f", "w"], ["y"])]
+tables = [helper.make_tensor("s", TensorProto.BFLOAT16, [2], [0.5, 0.25]), helper.make_tensor("w", F, [2], [1.5, -0.5])]
+graph = helper.make_graph(nodes, "promoted", [value("i", I, [2])], [value("y", F, [2])], tables)
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "promoted.onnx")
 
 # A layer with an adapter, as PEFT names them.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
