@@ -81,6 +81,22 @@ for name, array in model.parameters.items():
     assert (array == given.parameters[name]).all(), name
 assert given.eval() == model.eval(batch) < first and model.steps == given.steps == 2
 
+# They ignore accumulate: the program averages the gradients, by which step() updates.
+counts = amosc.compile(mlp, loss=loss, seed=1, accumulate=2, batch=8)
+halves = amosc.compile(mlp, loss=loss, seed=1, accumulate=2, batch=8)
+total = {}
+for k in range(2):
+    counts.step([x[8 * k : 8 * k + 8], labels[8 * k : 8 * k + 8]])
+    halves.gradient([x[8 * k : 8 * k + 8], labels[8 * k : 8 * k + 8]])
+    for name, array in halves.gradients.items():
+        total[name] = total.get(name, 0) + array
+for name, array in halves.gradients.items():
+    array[...] = total[name] / 2
+halves.update()
+assert counts.steps == halves.steps == 1
+for name, array in counts.parameters.items():
+    assert numpy.allclose(array, halves.parameters[name], atol=1e-6), name
+
 # Outputs, against NumPy; arrays in place, and copies of those that cannot be.
 w = model.parameters
 expected = numpy.maximum(x[:8] @ w["0.weight"].T + w["0.bias"], 0) @ w["2.weight"].T + w["2.bias"]

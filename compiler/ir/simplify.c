@@ -143,11 +143,11 @@ static Ref filled(const Case *q, Elem type, double x)
 }
 
 // Returns a sum of attend_db over leading axes with these added up by the kernel of attention: an
-// element is the sum of one of its workers, of which there are several. What is left of the longest
+// element is the sum of one of its workers, of which there are enough. What is left of the longest
 // axis is a sum of a few parts, so that there are more workers.
 static Ref sum_of_slopes(const Case *q, const Val *x)
 {
-	enum { SEVERAL = 4, MANY = 32, TERMS = 4 };     // workers; terms of a part, at least
+	enum { MANY = 32, TERMS = 4 };                  // workers; terms of a part, at least
 	const Shape *all = &val(q->g, x->in[4])->shape; // the statistics'
 	Attr attr = attr_copy(x);
 	int64_t *length = attr.i + 2, axes[RANK], workers = 1, parts = 1;
@@ -164,7 +164,7 @@ static Ref sum_of_slopes(const Case *q, const Val *x)
 		return 0;
 	for (int64_t p = 2; workers * parts < MANY && p * TERMS <= length[longest]; p++)
 		parts = length[longest] % p ? parts : p;
-	if (workers * parts < SEVERAL)
+	if (workers * parts < ATTENTION_WORKERS)
 		return 0;
 	for (int a = 0; a < x->shape.rank - 2; a++)
 		length[a] = a == longest ? parts : has_axis(q->attr, a) ? 1 : length[a];
