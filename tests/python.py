@@ -181,6 +181,12 @@ fails(amosc.InputError, "nowhere.onnx: cannot be opened", amosc.compile, "nowher
 fails(
     amosc.InputError, "'logit' is unknown", amosc.compile, mlp, loss="mse(logit, labels)", batch=8
 )
+fails(
+    amosc.InputError,
+    "8\n  help: supply more data",
+    amosc.compile(mlp, loss=loss, batch=8).train,
+    {"x": x[:4], "labels": labels[:4]},
+)
 fails(amosc.UsageError, "--nope: no such option", amosc.compile, mlp, nope=1, batch=8)
 fails(amosc.UsageError, "epochs: an option of Model.train()", amosc.compile, mlp, epochs=1)
 fails(amosc.UsageError, "minimal: an option of amosc.build()", amosc.compile, mlp, minimal=True)
