@@ -178,8 +178,10 @@ AMOS_API int amos_evaluate(struct amos *m, double *loss);
 AMOS_API int amos_step(struct amos *m, double *loss);
 /* The two halves of a step. Between them, the gradients may be read and changed: summed over
  * processes, clipped, or used to update the parameters in another way. amos_gradient() replaces the
- * gradients. Both ignore --accumulate. With `amosc build --update-only`, amos_update() is the only
- * call: the program computes the gradients, too. AMOS_USAGE: built with --no-gradients. */
+ * gradients. Both ignore --accumulate N, though the optimizer's defaults are for N batches: the
+ * program adds up the gradients of N calls, and calls amos_update() once, with their mean. With
+ * `amosc build --update-only`, amos_update() is the only call: the program computes the gradients,
+ * too. AMOS_USAGE: built with --no-gradients. */
 AMOS_API int amos_gradient(struct amos *m, double *loss);
 AMOS_API int amos_update(struct amos *m);
 /* Returns the number of updates so far, of which checkpoints keep count. */

@@ -269,6 +269,7 @@ void prepare_output(Program *p, const char *path)
 		all[variants++] = listed[i];
 	p->target = all;
 	p->variants = variants;
+	allow_more(arena, (uint64_t)(variants * MAX(batch_sizes(p->session).count, 1) - 1));
 }
 
 static bool is_channels(int64_t size)

@@ -1,5 +1,6 @@
 // session.c: returns the options of a session, with their values checked.
 #include "driver.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,12 +104,16 @@ static const struct {
 	const char *type, *expected;
 	double above, below; // exclusive
 	bool zero;           // 0 is one, too
+	bool whole;          // fractions are not
 } number_types[] = {
-    {"number", "", -1, HUGE_VAL, true},
-    {"part", "a number below 1", -1, 1, true},
-    {"positive", "a number > 0", 0, HUGE_VAL, false},
-    {"fraction", "a number between 0 and 1", 0, 1, false},
-    {"growth", "0 or a number > 1", 1, HUGE_VAL, true},
+    {"number", "", -1, HUGE_VAL, true, false},
+    {"part", "a number below 1", -1, 1, true, false},
+    {"positive", "a number > 0", 0, HUGE_VAL, false, false},
+    {"fraction", "a number between 0 and 1", 0, 1, false, false},
+    {"growth", "0 or a number > 1", 1, HUGE_VAL, true, false},
+    {"ratio", "0 or a number >= 1", 1 - DBL_EPSILON, HUGE_VAL, true, false},
+    {"steps", "an integer >= 0", -1, HUGE_VAL, true, true},
+    {"span", "an integer >= 1", 0, HUGE_VAL, false, true},
 };
 
 static int set_number(const char *name, const char *type, const char *value, double *to)
@@ -117,7 +122,8 @@ static int set_number(const char *name, const char *type, const char *value, dou
 		if (strcmp(number_types[i].type, type) != 0)
 			continue;
 		int status = amos_set_number(name, value, to);
-		bool fits = *to > number_types[i].above && *to < number_types[i].below;
+		bool fits = *to > number_types[i].above && *to < number_types[i].below &&
+		            !(number_types[i].whole && *to != floor(*to));
 		return status || fits || (!*to && number_types[i].zero)
 		           ? status
 		           : amos_fail(AMOS_USAGE, "--%s: expected %s, found '%s'", name,

@@ -228,14 +228,15 @@ static int check_inputs(const struct amos *m, const struct amos_entry *entry)
 static int call(struct amos *m, const char *name, double *loss)
 {
 	const struct amos_entry *entry = entry_named(m, name);
+	const char *known = amos_same(name, "gather") ? "train" : name; // as callers know it
 	if (!entry && m->samples)
 		return amos_fail(AMOS_USAGE,
 		                 "%s: compiled without '%s' of %lld %s" AMOS_HELP
 		                 "the largest batch is for training: amos_set_batch(m, 0)",
-		                 m->model->name, name, (long long)m->samples,
+		                 m->model->name, known, (long long)m->samples,
 		                 PLURAL(m->samples, "sample", "samples"));
 	if (!entry)
-		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, name);
+		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name, known);
 	int status = check_inputs(m, entry);
 	if (!status)
 		status = amos_call(m, entry, m->set_inputs, NULL);

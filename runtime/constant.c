@@ -1,5 +1,4 @@
-// constant.c: detects a model that learned nothing, by comparing it with the best constant
-// prediction.
+// constant.c: warns of a model that is no better than the best constant prediction.
 // Cross entropy: the frequencies of the labels; mean squared error: the mean of each element of a
 // sample. Both are computed from the samples that are evaluated, so no constant has a lower
 // loss.
@@ -97,14 +96,14 @@ int amos_constant(struct amos *m, const struct amos_data *data, struct amos_cons
 	return status;
 }
 
-bool amos_learned_nothing(char *to, size_t room, const struct amos_result *r)
+bool amos_training_warning(char *to, size_t room, const struct amos_result *r)
 {
 	const struct amos_constant *c = &r->constant;
 	char accuracy[64] = "";
 	if (r->zero)
 		snprintf(to, room,
-		         "the loss was 0 in every step, so nothing was learned; check that --loss "
-		         "compares the model with its targets");
+		         "the loss was 0 in every step; check that --loss compares the model with "
+		         "its targets");
 	if (r->zero || !isfinite(c->loss))
 		return r->zero;
 	if (isfinite(c->accuracy))

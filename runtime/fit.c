@@ -42,9 +42,10 @@ int amos_fit(struct amos *m, const struct amos_training *training)
 	if (training->size < offsetof(struct amos_training, progress) ||
 	    training->size > sizeof all)
 		return amos_fail(AMOS_INPUT,
-		                 "amos_fit: expected a struct amos_training of at most %zu bytes, "
+		                 "amos_fit: expected a struct amos_training of %zu to %zu bytes, "
 		                 "found %zu" HELP "compile the program with this runtime's amos.h",
-		                 sizeof all, training->size);
+		                 offsetof(struct amos_training, progress), sizeof all,
+		                 training->size);
 	if (!amos_find_entry(m->model, entries[0]))
 		return amos_fail(AMOS_USAGE, "%s: compiled without '%s'", m->model->name,
 		                 entries[0]);

@@ -187,7 +187,7 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 		return status;
 	if (c->options.json || !c->options.quiet)
 		print_result(result, c->options.json);
-	if (!c->options.quiet && amos_learned_nothing(warning, sizeof warning, result))
+	if (!c->options.quiet && amos_training_warning(warning, sizeof warning, result))
 		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0], warning);
 	return AMOS_DONE;
 }

@@ -288,7 +288,7 @@ int amos_evaluate_data(struct amos *, const struct amos_data *, bool *finite, st
 int amos_command(const char *dir, int *argc, char ***argv);
 // Writes a warning to `to` if the model is no better than a constant prediction or the loss was
 // always 0. Returns false if there is none.
-bool amos_learned_nothing(char *to, size_t room, const struct amos_result *);
+bool amos_training_warning(char *to, size_t room, const struct amos_result *);
 // amos_command_writes() records in command.json that the run in `dir` writes its trained model to
 // `path`; amos_command_wrote() sets *wrote if it has. The directory part of `path` is ignored.
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);

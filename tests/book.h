@@ -27,8 +27,9 @@ double difference(const Array *left, const Array *right);
 // some are zero, others any values. The prefix "plain" disables composites.
 // Returns its graph, with the expression as output "out" and its sum, weighted by random values, as
 // "loss", and the slots' values in `slot`.
-Graph *case_value(Arena *, const char *line, Array *slot); // without the loss
-Graph *case_loss(Arena *, const char *line, Array *slot);
+enum { CASE_SLOTS = 8 };                                              // most slots of a case
+Graph *case_value(Arena *, const char *line, Array slot[CASE_SLOTS]); // without the loss
+Graph *case_loss(Arena *, const char *line, Array slot[CASE_SLOTS]);
 // Checks that the outputs of two graphs on the same slots differ by at most `within`.
 void check_same(Arena *, const char *what, const char *line, const Graph *, const Graph *,
                 const Array *slot, double within);

@@ -100,7 +100,7 @@ void test_attention(void)
 {
 	for (int i = 0; i < COUNT(sites); i++) {
 		Arena *arena = arena_new();
-		Array slot[5];
+		Array slot[CASE_SLOTS];
 		uint64_t keep = seed;
 		Graph *g = case_loss(arena, sites[i].line, slot);
 		seed = keep;

@@ -37,7 +37,7 @@ Array random_array(Arena *arena, Elem type, Shape shape)
 // ---- cases ----------------------------------------------------------------------------
 
 // Returns the case's graph, without a loss.
-static Graph *case_graph(Arena *arena, const char *line, Array *slot)
+static Graph *case_graph(Arena *arena, const char *line, Array slot[CASE_SLOTS])
 {
 	Graph *g = graph_new(arena, line, book_builtin());
 	char *text = copy_string(arena, line), *equals = strstr(text, " = ");
@@ -47,6 +47,8 @@ static Graph *case_graph(Arena *arena, const char *line, Array *slot)
 			g->plain = DECOMPOSED_ALL;
 			continue;
 		}
+		if (g->slots.count == CASE_SLOTS)
+			bug("%s: more than %d slots", line, CASE_SLOTS);
 		char *colon = strchr(word, ':');
 		Slot s = {.type = *word == 'i' ? E_i64 : *word == 'p' ? E_b8 : E_f64};
 		s.name = format(arena, "%.*s", (int)(colon - word), word);
@@ -85,7 +87,7 @@ void add_loss(Arena *arena, Graph *g, Ref out)
 	add_out(g, "loss", put_reduce(g, O_sum, product, shape.rank, axes));
 }
 
-Graph *case_value(Arena *arena, const char *line, Array *slot)
+Graph *case_value(Arena *arena, const char *line, Array slot[CASE_SLOTS])
 {
 	Graph *g = case_graph(arena, line, slot);
 	const Expr *e = parse_text(arena, line, strstr(line, " = ") + 3);
@@ -93,7 +95,7 @@ Graph *case_value(Arena *arena, const char *line, Array *slot)
 	return g;
 }
 
-Graph *case_loss(Arena *arena, const char *line, Array *slot)
+Graph *case_loss(Arena *arena, const char *line, Array slot[CASE_SLOTS])
 {
 	Graph *g = case_value(arena, line, slot);
 	add_loss(arena, g, g->outs.at[0].val);

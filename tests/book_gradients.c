@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { SLOTS = 5 }; // maximum number of slots per case
-
 static const char *const cases[] = {
     "x:3,4 = -x",
     "x:3,4 = abs(x)",
@@ -199,7 +197,7 @@ static void check_text(Arena *arena, const char *line, const Graph *g, const Arr
 static void check_ties(Arena *arena)
 {
 	static const double x[] = {1, 1, 0, NAN, 2, 2};
-	Array slot[SLOTS];
+	Array slot[CASE_SLOTS];
 	Graph *g = case_loss(arena, "x:2,3 = maxpool(x; 1)", slot);
 	memcpy(slot[0].f, x, sizeof x);
 	Graph *with = grad_pass(arena, g, &(bool){true}, NULL);
@@ -211,7 +209,7 @@ static void check_ties(Arena *arena)
 
 static void check_detached(Arena *arena)
 {
-	Array slot[SLOTS];
+	Array slot[CASE_SLOTS];
 	Graph *g = case_loss(arena, "x:2,3 y:2,3 = detach(x) * y", slot);
 	Graph *with = grad_pass(arena, g, (bool[]){true, true}, NULL);
 	Array x = out_named(arena, with, slot, "grad:x"),
@@ -262,7 +260,7 @@ static void check_slopes(Arena *arena)
 	};
 	double weight = 0;
 	for (int i = -1; i < COUNT(known); i++) {
-		Array slot[SLOTS];
+		Array slot[CASE_SLOTS];
 		seed = 1;
 		const char *line = i < 0 ? "x:1 = x" : known[i].line;
 		Graph *g = case_loss(arena, line, slot);
@@ -317,8 +315,8 @@ void test_gradients(void)
 	seed = 1;
 	for (int i = 0; i < COUNT(cases); i++) {
 		Arena *arena = arena_new();
-		Array slot[SLOTS];
-		bool active[SLOTS] = {false};
+		Array slot[CASE_SLOTS];
+		bool active[CASE_SLOTS] = {false};
 		Graph *g = case_loss(arena, cases[i], slot);
 		for (int s = 0; s < g->slots.count; s++)
 			active[s] = slot[s].type == E_f64;

@@ -77,12 +77,10 @@ static const char *const refused[][2] = {
     {"x:2 = reshape(x; [-1, 4611686018427387904, 8])", "reshape(f64[2])"},
 };
 
-enum { SLOTS = 3 }; // most slots of a line
-
 static void test_equal(const char *line)
 {
 	Arena *arena = arena_new();
-	Array slot[SLOTS];
+	Array slot[CASE_SLOTS];
 	const char *bar = strchr(line, '|');
 	const char *left = format(arena, "%.*s", (int)(bar - line), line),
 	           *right =
@@ -97,7 +95,7 @@ static void test_equal(const char *line)
 static void test_refused(const char *line, const char *expected)
 {
 	Arena *arena = arena_new();
-	Array slot[SLOTS];
+	Array slot[CASE_SLOTS];
 	Catch c;
 	if (!TRY(c)) {
 		case_value(arena, line, slot);
@@ -115,7 +113,7 @@ static void test_refused(const char *line, const char *expected)
 static bool has_value(const char *line)
 {
 	Arena *arena = arena_new();
-	Array slot[4];
+	Array slot[CASE_SLOTS];
 	Catch c;
 	bool value = !TRY(c);
 	if (value) {

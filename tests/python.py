@@ -81,6 +81,22 @@ for name, array in model.parameters.items():
     assert (array == given.parameters[name]).all(), name
 assert given.eval() == model.eval(batch) < first and model.steps == given.steps == 2
 
+# They ignore accumulate: the program averages the gradients, by which step() updates.
+counts = amosc.compile(mlp, loss=loss, seed=1, accumulate=2, batch=8)
+halves = amosc.compile(mlp, loss=loss, seed=1, accumulate=2, batch=8)
+total = {}
+for k in range(2):
+    counts.step([x[8 * k : 8 * k + 8], labels[8 * k : 8 * k + 8]])
+    halves.gradient([x[8 * k : 8 * k + 8], labels[8 * k : 8 * k + 8]])
+    for name, array in halves.gradients.items():
+        total[name] = total.get(name, 0) + array
+for name, array in halves.gradients.items():
+    array[...] = total[name] / 2
+halves.update()
+assert counts.steps == halves.steps == 1
+for name, array in counts.parameters.items():
+    assert numpy.allclose(array, halves.parameters[name], atol=1e-6), name
+
 # Outputs, against NumPy; arrays in place, and copies of those that cannot be.
 w = model.parameters
 expected = numpy.maximum(x[:8] @ w["0.weight"].T + w["0.bias"], 0) @ w["2.weight"].T + w["2.bias"]
@@ -164,6 +180,12 @@ fails(amosc.InputError, "input 'x': expected f32[8,4]", model.inputs.__setitem__
 fails(amosc.InputError, "nowhere.onnx: cannot be opened", amosc.compile, "nowhere.onnx", loss=loss)
 fails(
     amosc.InputError, "'logit' is unknown", amosc.compile, mlp, loss="mse(logit, labels)", batch=8
+)
+fails(
+    amosc.InputError,
+    "8\n  help: supply more data",
+    amosc.compile(mlp, loss=loss, batch=8).train,
+    {"x": x[:4], "labels": labels[:4]},
 )
 fails(amosc.UsageError, "--nope: no such option", amosc.compile, mlp, nope=1, batch=8)
 fails(amosc.UsageError, "epochs: an option of Model.train()", amosc.compile, mlp, epochs=1)

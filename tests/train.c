@@ -149,6 +149,10 @@ static void first_line_is_seen(void)
 	CHECK(!amos_open_slots(&mock_line, 1, 0, NULL, NULL, &m), "open");
 	CHECK(!amos_fit(m, &training), "%s", amos_error());
 	CHECK(lines == 1, "%d lines after the first step", lines);
+	training.size = 1;
+	CHECK(amos_fit(m, &training) == AMOS_INPUT &&
+	          strstr(amos_error(), "of 16 to 32 bytes, found 1"),
+	      "%s", amos_error());
 	amos_close(m);
 }
 

@@ -192,6 +192,6 @@ void verb_train(Session *session)
 	else if (!chosen(session, OPT_quiet))
 		print_result(&result, trained, last);
 	char warning[256];
-	if (amos_learned_nothing(warning, sizeof warning, &result))
+	if (amos_training_warning(warning, sizeof warning, &result))
 		tell(session, "amosc: warning: %s: %s\n", session->path, warning);
 }

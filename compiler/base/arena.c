@@ -195,6 +195,7 @@ const CostInfo costs[COSTS] = {
 Budget *budget_new(Arena *arena)
 {
 	Budget *b = NEW(arena, Budget);
+	b->times = 1;
 	for (int c = 0; c < COSTS; c++)
 		b->limit[c] = costs[c].limit;
 	arena->budget = b;
@@ -222,12 +223,18 @@ void allow(const Arena *arena, const char *file, uint64_t nodes, uint64_t bytes)
 		                                   cost_product(bytes, costs[c].byte)));
 }
 
+void allow_more(const Arena *arena, uint64_t more)
+{
+	if (arena->budget)
+		arena->budget->times += more;
+}
+
 void spend(const Arena *arena, Cost cost, uint64_t count)
 {
 	Budget *b = arena->budget;
 	if (!b)
 		return;
-	if (count > b->limit[cost] - b->spent[cost])
+	if (count > cost_product(b->limit[cost], b->times) - b->spent[cost])
 		fail_status(STATUS_LIMIT, b->file,
 		            "needs more than %llu %s, the limit for a file of this size" HELP
 		            "raise the limit with --limit %s=N if you trust the file",

@@ -79,6 +79,7 @@ typedef enum Cost {
 typedef struct Budget {
 	const char *file; // name of the input file, for messages
 	uint64_t limit[COSTS], spent[COSTS];
+	uint64_t times; // how many compilations may cost the limits each
 } Budget;
 
 typedef struct CostInfo { // a row of costs.def
@@ -90,6 +91,8 @@ extern const CostInfo costs[COSTS];
 Budget *budget_new(Arena *arena);
 // Raises the limits in proportion to the size of `file`.
 void allow(const Arena *, const char *file, uint64_t nodes, uint64_t bytes);
+// Allows `more` compilations than one.
+void allow_more(const Arena *, uint64_t more);
 // Charges `count`. Fails with STATUS_LIMIT if that exceeds the limit.
 void spend(const Arena *, Cost, uint64_t count);
 uint64_t cost_product(uint64_t, uint64_t); // product, saturated at UINT64_MAX

@@ -232,7 +232,7 @@ AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *ma
 
 bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back)
 {
-	enum { SHORT = 16, WIDE = 256, SEVERAL = 4 };
+	enum { SHORT = 16, WIDE = 256 };
 	AttendSizes p = shapes_of(g, v, machine);
 	bool blocks = machine->threads > 1, gradients = back || p.back;
 	bool tile = machine->rows || (blocks && attend_blocks(g, v, machine, gradients).shared);
@@ -240,7 +240,7 @@ bool attend_fits(const Graph *g, const Val *v, const Machine *machine, bool back
 	       p.queries >= SHORT && p.keys >= SHORT && p.width > 1 && p.width <= WIDE &&
 	       (!blocks || p.keys < INT32_MAX / 2) && !(v->attr->i[0] && p.queries > p.keys) &&
 	       p.depth <= WIDE && (v->op == O_attend_stats || p.depth > 1) &&
-	       (!back || blocks || p.batch >= SEVERAL);
+	       (!back || blocks || p.batch >= ATTENTION_WORKERS);
 }
 
 int64_t attend_half_line(const AttendSizes *p, int64_t columns)

@@ -86,6 +86,7 @@ static inline bool is_attention(Op op)
 {
 	return op >= O_attend && op <= O_attend_db;
 }
+enum { ATTENTION_WORKERS = 4 }; // with fewer, gradients of attention on a CPU are not one kernel
 // Returns the first operand of attention after those that are always given: the bias. It is
 // followed by what is shown and, but for the statistics, a factor of the weights.
 static inline int attention_bias(Op op)

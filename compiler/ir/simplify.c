@@ -151,12 +151,12 @@ static int64_t tiles_of(const Val *slopes)
 }
 
 // Returns a sum of attend_db over leading axes with these added up by the kernel of attention: an
-// element is the sum of one of its workers, of which there are several. What is left of the longest
+// element is the sum of one of its workers, of which there are enough. What is left of the longest
 // axis is a sum of a few parts, so that there are more workers.
 static Ref sum_of_slopes(const Case *q, const Val *x)
 {
-	enum { SEVERAL = 4, MANY = 32, TERMS = 4 }; // workers; terms of a part, at least
-	int64_t gpu = q->g->blocks, several = gpu ? 1 : SEVERAL;
+	enum { MANY = 32, TERMS = 4 }; // workers; terms of a part, at least
+	int64_t gpu = q->g->blocks, several = gpu ? 1 : ATTENTION_WORKERS;
 	int64_t many = gpu ? gpu / tiles_of(x) : MANY;
 	const Shape *all = &val(q->g, x->in[4])->shape; // the statistics'
 	Attr attr = attr_copy(x);

@@ -43,9 +43,14 @@ static Slots matched(Arena *arena, const Graph *g, const char *option, const Ove
 
 // ---- eta ------------------------------------------------------------------------------
 
+static bool is_scale(double x) // steps compute in f32
+{
+	return (float)x > 0 && isfinite((float)x);
+}
+
 static double positive(Arena *arena, const Override *override, const char *expression, double x)
 {
-	if (!((float)x > 0) || !isfinite((float)x)) // steps compute in f32
+	if (!is_scale(x))
 		fail(place_of(arena, "--eta", override),
 		     "expected a positive number for eta, such as 'sqrt(1/768)', found '%s'",
 		     expression);
@@ -203,7 +208,7 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 		if (!is_float(g->slots.at[slot].type))
 			fail(where, "its values are indices, which have no range");
 		double x = book_number(arena, where, override->expr);
-		if (!(x > 0) || !isfinite(x))
+		if (!is_scale(x))
 			fail(where, "expected a positive number, found '%s'", override->expr);
 		// A short decimal is exact: 0.5, but not 0.707.
 		Surd exact = surd_near(x);

@@ -173,9 +173,10 @@ lib = _load()
 
 
 def need(status: int) -> None:
-    """Raises the error of a call that failed."""
+    """Raises the error of a call that failed, indented as the command prints it."""
     if status:
-        raise ERRORS.get(status, Error)(lib.amos_error().decode(errors="replace"))
+        text = lib.amos_error().decode(errors="replace").replace("\nhelp: ", "\n  help: ")
+        raise ERRORS.get(status, Error)(text)
 
 
 # ---- sessions ---------------------------------------------------------------------------

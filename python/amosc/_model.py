@@ -239,12 +239,12 @@ class Model:
 
     def gradient(self, batch: Batch = None, **inputs: Any) -> float:
         """Computes the gradients of a batch, which are then in `gradients`. Returns the mean
-        loss."""
+        loss. The option accumulate is ignored: each call replaces the gradients."""
         return self._loss(lib.amos_gradient, batch, inputs)
 
     def update(self) -> None:
         """Updates the parameters by `gradients`, which may be changed before: clipped, or averaged
-        over processes."""
+        over processes, or over batches, which the option accumulate does not do here."""
         need(lib.amos_update(self._ready().instance))
 
     def eval(self, batch: Batch = None, **inputs: Any) -> float:

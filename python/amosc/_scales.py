@@ -25,6 +25,7 @@ DERIVED = ("coef", "pace", "strength", "most", "reach", "least", "mix")
 
 
 PARTS = ("beta", "momentum", "b1", "b2", "betas")  # numbers below 1
+STEPS = ("warmup",)  # integers
 
 
 def check(**numbers: Any) -> None:
@@ -34,6 +35,10 @@ def check(**numbers: Any) -> None:
         if value is not None and not 0 <= value < below:
             kind = "below 1 and of" if below == 1 else "of"
             raise ValueError(f"{name}: expected a number {kind} at least 0, found {value}")
+        if value is not None and name in STEPS and value != int(value):
+            raise ValueError(f"{name}: expected a number of steps, found {value}")
+        if value is not None and name == "average" and 0 < value < 1:
+            raise ValueError(f"{name}: expected 0 or a number of at least 1, found {value}")
 
 
 def check_eta(name: str, eta: Any) -> None:
