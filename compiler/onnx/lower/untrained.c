@@ -375,14 +375,15 @@ static bool is_image(Reader *r, Weight *w, const Lines *l, int64_t start, Mirror
 	return true;
 }
 
-// True if all lines along an axis are mirrored and one is not constant: windows, filters.
+// True if all lines along an axis are mirrored and one is not constant: windows, filters, which no
+// large tensor is.
 static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 {
-	enum { SHORTEST = 3, PERIOD = 8 };
+	enum { SHORTEST = 3, PERIOD = 8, MOST = 1 << 20 };
 	static const Mirror mirrors[] = {{-1, 1}, {-1, -1}, {0, 1}};
 	const Lines l = lines_along(w, axis);
-	bool is[COUNT(mirrors)] = {true, true, l.n >= PERIOD}, any = l.n >= SHORTEST,
-	     varies = false;
+	bool is[COUNT(mirrors)] = {true, true, l.n >= PERIOD}, varies = false;
+	bool any = l.n >= SHORTEST && l.n * l.count <= MOST;
 	for (int64_t i = 0; i < l.count && any; i++) {
 		int64_t start = line_start(&l, i);
 		double low = INFINITY, high = -INFINITY;
@@ -403,14 +404,14 @@ static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 // True for a symmetric matrix, such as the Laplacian of a graph, that is not diagonal.
 static bool is_symmetric(Reader *r, Weight *w)
 {
-	enum { SMALLEST = 3 };
+	enum { SMALLEST = 3, LOOK = 8 }; // rows that are read if all elements are equal
 	int64_t n = (int64_t)sqrt((double)count_of(&w->shape));
 	bool square = wide_axes(&w->shape) == 2 && n >= SMALLEST, other = false;
 	for (int a = 0; a < w->shape.rank; a++)
 		square &= w->shape.dim[a] == 1 || w->shape.dim[a] == n;
 	double first = square ? weight_number(r, w, 0) : 0;
 	bool varies = false;
-	for (int64_t i = 0; i < n && square; i++)
+	for (int64_t i = 0; i < n && square && (varies || i < LOOK); i++)
 		for (int64_t k = 0; k < i; k++) {
 			double x = weight_number(r, w, i * n + k),
 			       y = weight_number(r, w, k * n + i);
