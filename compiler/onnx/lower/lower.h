@@ -311,6 +311,10 @@ void detach_results(Call *, Value *result);
 void doubt_blocks(Reader *);   // doubts what blocks of torch.no_grad() and functions compute
 void check_detached(Reader *); // records errors for --detach patterns without a match
 
+// ---- traits.c: what elements of a weight have in common --------------------------------
+
+bool has_trait(Reader *, Weight *, Trait); // looked for once per weight
+
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 
 const char *reason_not_trained(const Use *);                              // NULL: it is a parameter
