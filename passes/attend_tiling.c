@@ -20,12 +20,11 @@ static int64_t paired_height(int64_t n, int64_t high)
 	return best;
 }
 
-// Blocks of keys compute the gradients of keys and values, and blocks of queries all else but the
-// gradients of biases, whose tiles have blocks of their own: each sum is that of one block, in one
-// order, and scores are computed for each. If a block has all keys of a head, it computes all
-// gradients of the head.
-// Two sums of a block of keys take half of the registers that are left where warpgroups multiply:
-// small tiles of scores would not keep their instructions busy.
+// Blocks of keys compute the gradients of keys and values; tiles of a bias have blocks of their
+// own; blocks of queries compute all other gradients. Each sum belongs to one block and has one
+// order, and every block computes the scores that it needs. A block with all keys of a head
+// computes all gradients of the head. Two sums of a block of keys take half of the registers that
+// are left where warpgroups multiply: small tiles of scores would not keep their instructions busy.
 static void tile_attention_block(Scheduler *t)
 {
 	Sched *s = t->sched;

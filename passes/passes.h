@@ -368,7 +368,7 @@ bool blocks_split_sums(const Graph *, Ref dot, const Machine *);
 
 // ---- tiling.c: the schedules of products ----------------------------------------------------
 // True if workers, or blocks of threads, share the sums of a product, which the next launch adds
-// up. On a CPU: and multiply slices of a part of k each, which they would else write to memory.
+// up. On a CPU, only for products of slices, which would otherwise go through memory.
 bool splits_sums(const Graph *, Ref dot, const Machine *);
 
 // ---- materialize.c: decides which values are stored ---------------------------------------

@@ -180,9 +180,10 @@ static int64_t wanted_workers(const DotSizes *p, const Machine *machine)
 	return MAX(1, MIN(machine->workers, operations(p) / WORTH));
 }
 
-// Returns among how many workers the sums of a product are divided at most, so that each operand is
-// packed once: they are long, and stay in L2, in half of it where matrix registers multiply, whose
-// operands come faster. 0: they are not. steps, blocks: of k; with slices, steps are terms.
+// Returns how many workers at most share the sums of a product, each of them for a part of k, so
+// that each operand is packed once. 0: none do, since sums are short or do not stay in L2, or in
+// half of it where matrix registers multiply, whose operands arrive faster. steps, blocks: of k;
+// with slices, steps are terms.
 static int64_t parts_of_sums(const DotSizes *p, int64_t steps, int64_t blocks,
                              const Machine *machine)
 {
@@ -199,6 +200,7 @@ bool splits_sums(const Graph *g, Ref dot, const Machine *machine)
 		return blocks_split_sums(g, dot, machine);
 	const Val *v = val(g, dot);
 	DotSizes p = matrix_sizes(g, v);
+	// Blocks, which are not known yet, are no fewer than the parts of such long sums.
 	return multiplies_slices(g, machine, p.m, p.n, p.k, false) &&
 	       !windows_of_matrix(g, v->in[0]) &&
 	       parts_of_sums(&p, p.k, p.k, machine) == machine->workers;

@@ -205,7 +205,7 @@ static const Graph *graph_for(Arena *arena, const struct Case *c, bool narrow,
 	return narrow ? narrowed(arena, g, machine) : g;
 }
 
-// Returns how many kernels of attention a GPU has, as kernels_of() does.
+// Returns how many kernels of attention the case has on a GPU: see kernels_of().
 static int device_kernels(Arena *arena, const struct Case *c, bool narrow, const char *gpu)
 {
 	const Machine *machine = machine_named(gpu);

@@ -351,7 +351,7 @@ static void bring_first(ThreadAttend *t, Stages *s, Value begin)
 	commit(s);
 }
 
-// Waits until what was brought is there for all threads.
+// Waits until all threads can read what was brought.
 static void wait_for_stage(ThreadAttend *t, const Stages *s)
 {
 	ThreadTile *d = &s->columns[0].p->d;

@@ -142,7 +142,7 @@ static Ref filled(const Case *q, Elem type, double x)
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
-// Returns how many workers of a GPU have the pairs of one head: as attend_blocks() has tiles.
+// Returns how many of the largest tiles that attend_blocks() chooses cover the scores of one head.
 static int64_t tiles_of(const Val *slopes)
 {
 	enum { QUERIES = 128, KEYS = 64 };
@@ -371,8 +371,8 @@ static Ref cast(const Case *q)
 	return holds ? put_cast(q->g, x->in[0], (Elem)q->attr->i[0]) : 0;
 }
 
-// Elements at constant, evenly spaced indices are a slice, of which each may be repeated, as in an
-// image that is enlarged.
+// Elements at constant, evenly spaced indices are a slice. Each of them may be repeated, as in
+// nearest-neighbor upsampling.
 static Ref gather(const Case *q)
 {
 	const Val *x = operand(q, 0);

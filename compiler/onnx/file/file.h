@@ -144,7 +144,7 @@ typedef enum Trait { // of the elements of a weight
 	T_mask,      // zeros and ones, both
 	T_schedule,  // a vector that rises or falls
 	T_few,       // two to five different values
-	T_mirror,    // the same, but for signs, from both ends of an axis; or a symmetric matrix
+	T_mirror,    // the same from both ends of an axis, up to sign; or a symmetric matrix
 	T_powers,    // roots of powers of two, all different
 	TRAITS,
 } Trait;

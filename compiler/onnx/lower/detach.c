@@ -346,7 +346,7 @@ static bool is_of_function(const Reader *r, const NodeProto *node)
 	     called = false; // the place is the program's; the place before made the call
 	if (!line || !strstr(line, call))
 		return false;
-	for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+	for (; *line; line = line_after(line)) {
 		const char *text = format(r->arena, "%.*s", (int)strcspn(line, "\n"), line);
 		if (!starts_with(text + strspn(text, " \t"), "File \"")) {
 			called = own && strstr(text, call);
@@ -360,7 +360,7 @@ static bool is_of_function(const Reader *r, const NodeProto *node)
 	return false;
 }
 
-// If the program itself is a trace, all nodes are in it, and tell nothing.
+// If the program itself was traced so, all stack traces begin alike, and tell nothing of blocks.
 static void find_blocks(Reader *r, const NodeProto *node)
 {
 	r->blocks |= trace_of(node) && !is_of_block(node);
@@ -382,8 +382,8 @@ static bool *mark_trained(Arena *arena, const Graph *g)
 	return trained;
 }
 
-// Doubts values of a kind through which gradients reach a parameter; `text`: FORMAT of what they
-// are, `each`: what precedes the name of each.
+// Reports as a doubt the values of a kind through which gradients reach a parameter. text: what to
+// say of them; each: what to write before the name of each.
 static void doubt_left(Reader *r, const bool *trained, LeftKind kind, const char *text,
                        const char *each)
 {
@@ -543,8 +543,8 @@ static Ref put_unpadded(Call *c, Ref rows, int64_t padding)
 	return put3(g, O_select, pads, put_detached(g, rows), rows);
 }
 
-// Keeps result k if it leaves a block, or is computed by a function, whose gradient the file may
-// lack.
+// Records result k if it leaves such a block or comes from such a function: the file may not say
+// how its gradient is computed.
 static void note_left(Call *c, int k, Ref x)
 {
 	Reader *r = c->r;

@@ -294,6 +294,7 @@ bool is_scored(const Reader *, const NodeProto *);
 // Returns the call that the node stems from, in the words of PyTorch's exporter, or NULL.
 const char *call_of(const NodeProto *);
 const char *trace_of(const NodeProto *);     // the stack trace of the call, or NULL
+const char *line_after(const char *line);    // the next line of it
 bool is_torch_path(const char *path);        // of a file of PyTorch, not of the program
 const char *arguments_of(const NodeProto *); // of the call; NULL: none
 // Returns the name, in the file if it is known, of the next tensor among the arguments, or NULL,
@@ -308,7 +309,7 @@ void read_detached(Reader *); // finds them in the file's metadata
 // Detaches what the node reads detached; what it computes, if it is such a value.
 void detach_operands(Call *);
 void detach_results(Call *, Value *result);
-void doubt_blocks(Reader *);   // doubts what blocks of torch.no_grad() and functions compute
+void doubt_blocks(Reader *);   // what leaves torch.no_grad() and autograd functions
 void check_detached(Reader *); // records errors for --detach patterns without a match
 
 // ---- traits.c: what elements of a weight have in common --------------------------------

@@ -57,6 +57,12 @@ static const char *module_of(Arena *arena, const NodeProto *node)
 	return module;
 }
 
+const char *line_after(const char *line)
+{
+	line += strcspn(line, "\n");
+	return line + (*line == '\n');
+}
+
 bool is_torch_path(const char *path)
 {
 	return strstr(path, "-packages/torch/") || strstr(path, "/torch/nn/modules/");
@@ -69,7 +75,7 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 	to->module = module && *module ? module : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
 	const char *line = trace_of(node);
-	for (; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+	for (; line && *line; line = line_after(line)) {
 		const char *at = line + strspn(line, " \t");
 		if (!starts_with(at, word))
 			continue;

@@ -141,8 +141,8 @@ static bool is_of_few(Reader *r, Weight *w)
 	       !has_few_values(r, w, 1);
 }
 
-// True if it has a basis of polynomials, of cosines or the like along an axis: after a constant
-// line and a second one comes one that is made of the second's squares.
+// True if it has a basis of polynomials, of cosines or the like along an axis: its first line is
+// constant, and its third a linear function of the squares of its second.
 static bool is_basis_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 5, ORDER = 3 };
@@ -358,8 +358,8 @@ static bool is_image(Reader *r, Weight *w, const Lines *l, int64_t start, Mirror
 	return true;
 }
 
-// True if all lines along an axis are mirrored and one is not constant: windows, filters, which no
-// large tensor is.
+// True if every line along an axis mirrors itself and one varies: a window or filters. A large
+// tensor is neither.
 static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 3, PERIOD = 8, MOST = 1 << 20 };
@@ -384,7 +384,7 @@ static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 	return any && varies;
 }
 
-// True for a symmetric matrix, such as the Laplacian of a graph, that is not diagonal.
+// True for a symmetric matrix that is not diagonal, such as the Laplacian of a graph.
 static bool is_symmetric(Reader *r, Weight *w)
 {
 	enum { SMALLEST = 3, LOOK = 8 }; // rows that are read if all elements are equal

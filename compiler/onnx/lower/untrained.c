@@ -252,7 +252,8 @@ static const NodeProto *maker_of_other(const Reader *r, const NodeProto *node, c
 	return NULL;
 }
 
-// Returns the reading, or that of what it repeats: InstanceNorm repeats statistics over the batch.
+// Returns the node that reads the value, or the one behind nodes that repeat it: InstanceNorm
+// repeats its statistics over the batch.
 static const Reading *read_through(const Reader *r, const Reading *read)
 {
 	enum { MOST = 4 };
@@ -366,8 +367,8 @@ static bool keeps_angle(const Reader *r, const NodeProto *node)
 	return constant || is_one_of(OPS_views, node);
 }
 
-// True if sines and cosines are computed of products with the weight: features of random
-// frequencies, whose weight most programs do not train.
+// True if the program takes sines and cosines of products with the weight, as random Fourier
+// features do: most programs do not train such a weight.
 static bool is_frequency(const Use *u)
 {
 	enum { MOST = 16 }; // values

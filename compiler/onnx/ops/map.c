@@ -123,10 +123,11 @@ static void cast_to(Call *c, int to)
 	c->onnx = to;
 }
 
+enum { COMPLEX128 = 15, BFLOAT16 = 16 }; // ONNX's numbers of types
+
 // True if the file says that the value is bfloat16.
 static bool is_bfloat16(const Named *v)
 {
-	enum { BFLOAT16 = 16 };
 	const NodeProto *maker = v->maker;
 	if (!maker)
 		return v->tensor && v->tensor->data_type == BFLOAT16;
@@ -141,7 +142,6 @@ static bool is_bfloat16(const Named *v)
 // operand to bfloat16, it takes that number for it; the other operand is bfloat16.
 static int meant_type(const Call *c)
 {
-	enum { COMPLEX128 = 15, BFLOAT16 = 16 };
 	const Reader *r = c->r;
 	int to = (int)attr_int(c, "to", 0);
 	if (to != COMPLEX128 || c->space->depth || !starts_with(r->proto->producer_name, "pytorch"))
