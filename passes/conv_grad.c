@@ -111,8 +111,8 @@ static Ref join_samples(Graph *g, Ref r, const Convolution *c, int64_t columns)
 }
 
 // [size.. O, positions] times [positions, C]: windows of the gradient have no zeros between their
-// elements, as those of x do.
-static Ref transposed_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
+// elements, as those of x may, and few outputs have a row for each tap.
+static Ref turned_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
 {
 	const Shape *flat = &val(g, dot->in[1])->shape;
 	int64_t channels = c->from.dim[2], outputs = last_dim(flat);
@@ -128,8 +128,8 @@ static Ref transposed_kernel_gradient(Graph *g, const Val *dot, Ref gradient, co
 Ref convolution_kernel_gradient(Graph *g, const Val *dot, Ref gradient)
 {
 	Convolution c;
-	if (!is_convolution(g, dot, &c) || !(c.depthwise || c.transposed))
+	if (!is_convolution(g, dot, &c) || !(c.depthwise || c.adds_taps))
 		return 0;
 	return c.depthwise ? depthwise_kernel_gradient(g, dot, gradient, &c)
-	                   : transposed_kernel_gradient(g, dot, gradient, &c);
+	                   : turned_kernel_gradient(g, dot, gradient, &c);
 }

@@ -1,12 +1,14 @@
 // convolution.c: writes convolutions as they are computed, once gradients are known.
 // The reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C,
 // out.., size..] of x [N, G, C, in..] as a matrix of size.. C columns, times [size.. C, O] for each
-// of G groups. Two forms cost less than this product:
+// of G groups. Three forms cost less than this product:
 //   depthwise (C = O = 1)  one column would fill one lane of a tile. As a sum over the taps of
 //                          windows times their kernel, the channels are the lanes.
 //   transposed             most elements of the windows are zeros. Without them it is the product
 //                          of x and the kernel, whose elements are added where windows of the
 //                          result have them.
+//   few outputs            they would fill few lanes of a tile. The same product has a column for
+//                          each output and tap of the last axes.
 #include "passes.h"
 
 // True if a product with this kernel [1, G, taps, 1] is computed as a sum, if it is depthwise.
@@ -44,6 +46,27 @@ const Val *windows_of_matrix(const Graph *g, Ref r)
 	return fits && (single || grouped) && last_dim(shape) == fan ? window : NULL;
 }
 
+// True if so few outputs would leave most lanes of a tile empty, and x has channels enough: what is
+// added is written to memory, beside which matrix registers, which load 16 channels, take less
+// time.
+static bool has_few_outputs(const Graph *g, const Convolution *c, int64_t taps, int64_t outputs)
+{
+	enum { MOST = 6, EACH = 4, LOADED = 16 }; // outputs; channels for each output
+	int64_t channels = c->from.dim[2];
+	int64_t each = is_half(g->products) && channels >= LOADED ? LOADED : EACH;
+	return c->from.dim[1] == 1 && taps > 1 && outputs <= MOST && channels >= each * outputs;
+}
+
+// Returns the first of the axes whose taps, with the outputs, fill a vector.
+static int first_added(const WindowAxes *w, int64_t outputs)
+{
+	enum { COLUMNS = 12 };
+	int first = w->n;
+	for (int64_t columns = outputs; first > 0 && columns < COLUMNS;)
+		columns *= w->at[--first].size;
+	return first;
+}
+
 bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 {
 	enum { NARROW = 16 };
@@ -60,13 +83,16 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	c->depthwise = fits && plain && sums_taps(dot, kernel);
 	c->narrow = fits && !c->depthwise && c->from.dim[1] > 1 && c->from.dim[2] <= NARROW &&
 	            outputs <= NARROW;
-	c->transposed = false;
+	bool transposed = false;
+	int64_t taps = kernel->dim[kernel->rank - 2] / c->from.dim[2];
 	for (int a = 0; fits && a < c->n; a++) {
 		const WindowAxis *w = &windows.at[a];
 		bool strided = c->depthwise || (c->narrow && w->up == 1);
 		fits = w->stride == 1 || strided;
-		c->transposed |= w->up > 1 && !plain;
+		transposed |= w->up > 1 && !plain;
 	}
+	c->adds_taps = transposed || has_few_outputs(g, c, taps, outputs);
+	c->first = transposed ? 0 : first_added(&windows, outputs);
 	return fits;
 }
 
@@ -99,45 +125,52 @@ WindowAxis transposed_axis(const Convolution *c, int a)
 	                    .up = own.stride};
 }
 
+// Axes before c->first stay windows: x is [N, G, C, out.., in.., size..] then, of the sizes of
+// these.
 static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 {
 	const Shape *kernel = &val(g, dot->in[1])->shape, *windows = &c->window->shape;
 	int64_t groups = c->from.dim[1], channels = c->from.dim[2], outputs = last_dim(kernel);
-	int64_t taps = kernel->dim[kernel->rank - 2] / channels, positions = 1;
+	int64_t taps = kernel->dim[kernel->rank - 2] / channels, added = 1, positions = 1;
 	WindowAxis window[RANK];
-	int n = c->n;
-	Shape to = c->from, each = {.rank = 3 + 2 * n};
+	int n = c->n, first = c->first;
+	Shape to = c->from, each = {.rank = 3 + 2 * n - first};
 	for (int a = 0; a < n; a++) {
-		positions *= c->from.dim[3 + a];
 		to.dim[3 + a] = windows->dim[3 + a];
-		each.dim[2 + a] = c->from.dim[3 + a];
-		each.dim[2 + n + a] = windows->dim[3 + n + a];
-		window[a] = transposed_axis(c, a);
+		each.dim[2 + a] = a < first ? windows->dim[3 + a] : c->from.dim[3 + a];
+		positions *= each.dim[2 + a];
+		if (a < first)
+			continue;
+		added *= each.dim[2 + n + a - first] = windows->dim[3 + n + a];
+		window[a - first] = transposed_axis(c, a);
 	}
 	to.dim[2] = outputs;
 	each.dim[0] = c->from.dim[0];
 	each.dim[1] = groups;
-	each.dim[2 + 2 * n] = outputs;
+	each.dim[each.rank - 1] = outputs;
 
-	// [N, G, in.., C] times [G, C, size.. O]
-	Ref x = move_axis(g, c->window->in[0], 2, 2 + n);
-	x = put_reshape(g, x, shape_of(4, (int64_t[]){each.dim[0], groups, positions, channels}));
-	Ref own =
-	    put_reshape(g, dot->in[1], shape_of(4, (int64_t[]){groups, taps, channels, outputs}));
-	own = put_reshape(g, move_axis(g, own, 2, 1),
-	                  shape_of(4, (int64_t[]){1, groups, channels, taps * outputs}));
+	// [N, G, positions.., taps C] times [G, taps C, added O]
+	int64_t rows = taps / added * channels, columns = added * outputs;
+	Ref x = c->window->in[0];
+	if (first)
+		x = put_window(g, x, first, window_axes(c->window->attr).at, 0);
+	x = move_axis(g, x, 2, 2 + n + first);
+	x = put_reshape(g, x, shape_of(4, (int64_t[]){each.dim[0], groups, positions, rows}));
+	Shape open = shape_of(5, (int64_t[]){groups, taps / added, added, channels, outputs});
+	Ref own = move_axis(g, put_reshape(g, dot->in[1], open), 3, 2);
+	own = put_reshape(g, own, shape_of(4, (int64_t[]){1, groups, rows, columns}));
 	if (groups == 1) {
-		x = put_reshape(g, x, shape_of(2, (int64_t[]){each.dim[0] * positions, channels}));
-		own = put_reshape(g, own, shape_of(2, (int64_t[]){channels, taps * outputs}));
+		x = put_reshape(g, x, shape_of(2, (int64_t[]){each.dim[0] * positions, rows}));
+		own = put_reshape(g, own, shape_of(2, (int64_t[]){rows, columns}));
 	}
 	Ref y = put_reshape(g, put2(g, O_dot, x, own), each);
-	y = put_unwindow(g, move_axis(g, y, 2 + 2 * n, 2), &to, n, window);
+	y = put_unwindow(g, move_axis(g, y, each.rank - 1, 2), &to, n - first, window);
 	return put_reshape(g, move_axis(g, y, 2, 2 + n), dot->shape);
 }
 
 static bool has_form(const Graph *g, const Val *v, Convolution *c)
 {
-	return v->op == O_dot && is_convolution(g, v, c) && (c->depthwise || c->transposed);
+	return v->op == O_dot && is_convolution(g, v, c) && (c->depthwise || c->adds_taps);
 }
 
 static Ref put_form(void *context, Graph *g, const Val *v, const Ref *in)

@@ -46,7 +46,8 @@ Ref zeros(Graph *, Elem, Shape);
 // conv_grad.c: returns the gradient of *x, if the rows of the product are its windows; 0: they are
 // not the windows of a convolution.
 Ref convolution_gradient(Graph *, const Val *dot, Ref gradient, Ref *x);
-// Returns the gradient of the kernel of a depthwise or transposed convolution; 0: `dot` is neither.
+// Returns the gradient of the kernel of a convolution that is depthwise or adds its taps; 0: `dot`
+// is neither.
 Ref convolution_kernel_gradient(Graph *, const Val *dot, Ref gradient);
 
 // loop_grad.c

@@ -314,7 +314,9 @@ typedef struct Convolution {
 	int n;             // spatial axes
 	bool depthwise;    // C = O = 1
 	bool narrow;       // it has groups, of few channels
-	bool transposed;   // with zeros between the elements of x
+	bool adds_taps;    // with zeros between the elements of x, or with few outputs: the taps of
+	                   // axes from `first` on are added after the product
+	int first;
 } Convolution;
 // Returns the windows [N, G, C, out.., size..] that r is as a matrix [positions, size.. C], or as
 // one for each sample and group; NULL: it is no such matrix.

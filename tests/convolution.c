@@ -1,6 +1,6 @@
-// convolution.c: checks depthwise and transposed convolutions, and those of groups of few channels.
-// Their gradients equal differences and are compiled right. None is left as a product of windows,
-// or of more groups than fill a vector.
+// convolution.c: checks depthwise and transposed convolutions, and those of groups of few channels
+// or of few outputs. Their gradients equal differences and are compiled right. None is left as a
+// product of windows, or of more groups than fill a vector.
 #include "emitted.h"
 #include "trial.h"
 
@@ -34,6 +34,21 @@ static const char *const cases[][2] = {
                            "%1 = window(x; [3,31,5,1,1,2,4], 0) : f32[3,1,4,31,5]\n"
                            "%2 = permute(%1; [0,1,3,4,2]) : f32[3,1,31,5,4]\n"
                            "out y = dot(reshape(%2; [93,20]), w)\n"},
+    {"few outputs", "graph few\nslot x : input f32[2,1,13,6,5]\nslot w : input f32[78,3]\n"
+                    "%1 = window(x; [3,6,3,1,1,1,1, 4,4,2,1,1,0,1], 0) : f32[2,1,13,6,4,3,2]\n"
+                    "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,1,6,4,3,2,13]\n"
+                    "out y = dot(reshape(%2; [48,78]), w)\n"},
+    {"few outputs, windows along the first axis",
+     "graph few\nslot x : input f32[2,1,8,7,9]\nslot w : input f32[168,2]\n"
+     "%1 = window(x; [3,5,3,1,2,1,1, 4,6,7,1,1,2,1], 0) : f32[2,1,8,5,6,3,7]\n"
+     "%2 = permute(%1; [0,1,3,4,5,6,2]) : f32[2,1,5,6,3,7,8]\n"
+     "out y = dot(reshape(%2; [60,168]), w)\n"},
+    {"one output of a block",
+     "graph few\nslot x : input f32[2,1,5,4,5,3]\nslot w : input f32[90,1]\n"
+     "%1 = window(x; [3,4,3,1,1,1,1, 4,4,2,1,1,0,1, 5,3,3,1,1,1,1], 0) : "
+     "f32[2,1,5,4,4,3,3,2,3]\n"
+     "%2 = permute(%1; [0,1,3,4,5,6,7,8,2]) : f32[2,1,4,4,3,3,2,3,5]\n"
+     "out y = dot(reshape(%2; [96,90]), w)\n"},
     {"groups of few channels",
      "graph narrow\nslot x : input f32[2,4,4,6,5]\nslot w : input f32[1,4,36,4]\n"
      "%1 = window(x; [3,6,3,1,1,1,1, 4,5,3,1,1,1,1], 0) : f32[2,4,4,6,5,3,3]\n"
@@ -60,7 +75,7 @@ static bool has_convolution(const Graph *g)
 	Convolution c;
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_dot && is_convolution(g, val(g, r), &c) &&
-		    (c.depthwise || c.transposed))
+		    (c.depthwise || c.adds_taps))
 			return true;
 	return false;
 }
