@@ -136,6 +136,17 @@ static const Val *find_windows(const Swap *t, const Val *dot)
 	return v->op == O_window && windows_overlap(v) ? v : NULL;
 }
 
+// True if matrix registers load steps of k from the transpose of the windows: channels, or lines of
+// an image (line_windows.c).
+static bool loads_windows(const Swap *t, const Val *window)
+{
+	enum { LOADED = 16 }; // channels
+	const Shape *x = &val(t->from, window->in[0])->shape;
+	WindowAxes w = window_axes(window->attr);
+	bool image = w.at[w.n - 1].axis == x->rank - 1;
+	return t->pairs && (image || last_dim(x) % LOADED == 0);
+}
+
 static bool is_transpose(const Swap *t, Ref r)
 {
 	const Val *v = val(t->from, r);
@@ -215,7 +226,7 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 		return 0;
 	int64_t axis = v->attr->i[last];
 	const Val *windows = find_windows(t, dot);
-	bool slices = is_gradient(t, dot), loads = t->pairs;
+	bool slices = is_gradient(t, dot), loads = windows && loads_windows(t, windows);
 	if (windows && slices && is_sliced(t, size_of(t, dot, true)))
 		loads |= !may_be_squares(windows, size_of(t, dot, true).k);
 	if (windows ? !loads || axis < left || axis >= right

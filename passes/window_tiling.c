@@ -275,26 +275,38 @@ static void choose_squares(Tiling *d)
 
 // ---- the choice ---------------------------------------------------------------------------
 
+// Chooses Winograd's method if it takes less time; its products are multiply-adds.
+static bool takes_squares(Tiling *d)
+{
+	if (!is_winograd(d, &d->p.squares))
+		return false;
+	d->t->sched->a = W_winograd;
+	if (d->p.slices > 1) {
+		update_sizes(d);
+		choose_register_tile(d);
+	}
+	return true;
+}
+
 bool choose_windows(Tiling *d)
 {
 	enum { FEW = 128 }; // columns by which packing every window is not worth it
 	Sched *s = d->t->sched, was = *s;
 	if (!find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch))
 		return false;
-	if (is_winograd(d, &d->p.squares)) {
-		s->a = W_winograd;
-		if (d->p.slices > 1) { // its products are multiply-adds
-			update_sizes(d);
-			choose_register_tile(d);
-		}
+	if (takes_squares(d))
 		return true;
-	}
 	int rank = val(d->t->graph, d->patch.from)->shape.rank;
-	if (d->p.matrix && !fits_matrix(&d->patch, rank, d->p.matrix)) {
-		if (d->p.n >= FEW)
-			return false;
+	bool loads = !d->p.matrix || fits_matrix(&d->patch, rank, d->p.matrix);
+	if (!loads && d->p.n >= FEW)
+		return false;
+	if (!loads) { // multiply-adds, as those of Winograd's method are
 		d->p.matrix = 0;
+		d->p.fold = 1;
+		d->p.steps = d->p.k;
 		choose_register_tile(d);
+		if (takes_squares(d))
+			return true;
 	}
 	s->a = W_patch;
 	choose_lines(d);
