@@ -4,24 +4,8 @@
 
 enum {
 	LARGE = 1 << 16, // elements for several workers to reduce
-	PARTS = 64,      // of a large reduction, at most
 	ROWS = 4,        // to which a scatter adds, at most, if sums are to do it
 };
-
-static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
-{
-	int64_t count = count_of(&val(g, x)->shape), parts = PARTS;
-	bool argmax = v->op == O_argmax, scan = v->op == O_cumsum;
-	while (count % parts)
-		parts /= 2;
-	if (argmax || scan || count_of(&v->shape) > 1 || count < LARGE || parts < 2)
-		return put_as(g, v, &x);
-	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
-	Ref each = put_reduce(g, v->op, rows, 1, (int64_t[]){1});
-	// The reshape keeps the door from merging both reductions.
-	each = put_reshape(g, each, shape_of(1, &parts));
-	return put_reshape(g, put_reduce(g, v->op, each, 1, (int64_t[]){0}), v->shape);
-}
 
 // True if v adds many updates to few rows.
 static bool adds_to_few(const Graph *g, const Val *v)
@@ -69,7 +53,8 @@ static Ref decompose_value(void *context, Graph *g, const Val *v, const Ref *in)
 		return book_decompose(g, v, in);
 	if (d->machine && d->machine->threads > 1 && adds_to_few(d->from, v))
 		return decompose_scatter(g, v, in);
-	return prims[v->op].cls == C_reduce ? decompose_reduction(g, v, in[0]) : put_as(g, v, in);
+	bool whole = prims[v->op].cls == C_reduce && count_of(&v->shape) <= 1;
+	return whole ? put_in_parts(g, v, in[0], PARTS) : put_as(g, v, in);
 }
 
 // A definition may use other composites: attend uses softmax.

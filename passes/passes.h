@@ -349,6 +349,14 @@ void check_precision(const Graph *, const Machine *, const char *target);
 // ---- statistics.c: rewrites sums over columns so that one pass computes them --------------
 const Graph *statistics_pass(Arena *, const Graph *); // the same graph if it changes nothing
 
+// ---- parts.c: reduces in parts what has few results ---------------------------------------
+
+enum { PARTS = 64 }; // at most, on a CPU
+// Puts the reduction v of x by `wanted` parts, or fewer if they would be short; as it is if it is
+// small, or cannot be divided.
+Ref put_in_parts(Graph *, const Val *v, Ref x, int64_t wanted);
+const Graph *parts_pass(Arena *, const Graph *, const Machine *); // the same if it changes nothing
+
 // ---- line_windows.c: writes convolutions of few channels as matrix registers multiply -----
 Graph *line_windows_pass(Arena *, const Graph *);
 

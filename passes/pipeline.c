@@ -59,6 +59,9 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		if (unit->graph != g)
 			unit->graph = graph_live(arena, unit->graph);
 		return;
+	case PASS_parts:
+		unit->graph = parts_pass(arena, g, unit->machine);
+		return;
 	case PASS_line_windows:
 		if (rounds_for_registers(unit))
 			unit->graph = graph_live(arena, line_windows_pass(arena, g));

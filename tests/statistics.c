@@ -1,4 +1,4 @@
-// statistics.c: checks the passes statistics and line_windows.
+// statistics.c: checks the passes statistics, parts and line_windows.
 // What they put equals what was there, and has the form that they promise.
 #include "emitted.h"
 #include <math.h>
@@ -65,6 +65,24 @@ static void check_sums(const char *name, int sums, bool twice, const char *text)
 	arena_free(arena);
 }
 
+// results: how many the first sum has then; 0: the graph stays as it is.
+static void check_parts(const char *name, const char *machine, int64_t results, const char *text)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_of(arena, name, text);
+	const Graph *after = parts_pass(arena, g, machine_named(machine));
+	double worst = worst_error(arena, g, after);
+	int64_t first = 0;
+	for (Ref r = after->nval - 1; r > 0; r--)
+		if (val(after, r)->op == O_sum)
+			first = count_of(&val(after, r)->shape);
+	bool right = worst < 1e-5 && (results ? first == results : after == g);
+	printf("%s%s, %s: off by %.2g, %lld results at first\n", right ? "" : "FAILED ", name,
+	       machine, worst, (long long)first);
+	failures += !right;
+	arena_free(arena);
+}
+
 // width: columns of the windows that products read then.
 static void check_lines(const char *name, int64_t width, const char *text)
 {
@@ -92,6 +110,8 @@ static void check_lines(const char *name, int64_t width, const char *text)
 	"slot g : input f32[24,20]\nslot c : input f32[1,20]\nslot d : input f32[1,20]\n"          \
 	"%1 = mul(x, c)\n%2 = mul(d, g)\n%3 = mul(%1, g)\n%4 = mul(%1, %2)\n"
 
+#define IMAGES(shape, axes) "slot x : input f32[" shape "]\nout y = sum(x; [" axes "])\n"
+
 #define WINDOWS(rows, in, window, positions, k, outputs)                                           \
 	"slot x : input f32[" in "]\nslot w : input f32[" k "," outputs                            \
 	"]\nslot g : input f32[" outputs "," positions                                             \
@@ -112,6 +132,20 @@ int main(void)
 	check_sums("sums of rows", 0, false,
 	           "slot x : input f32[24,20]\n" FACTORS
 	           "%5 = sum(%3; [1])\n%6 = sum(%4; [1])\nout y = %5\nout z = %6\n");
+	check_parts("few channels", "x86-64-v4", 2 * 3 * 16, IMAGES("2,3,96,128", "0,2,3"));
+	check_parts("few channels", "cuda-sm_90a", 2 * 3 * 32, IMAGES("2,3,96,128", "0,2,3"));
+	check_parts("many samples", "x86-64-v4", 80 * 3, IMAGES("80,3,17,19", "0,2,3"));
+	check_parts("two long rows", "x86-64-v4", 2 * 32, IMAGES("2,96,768", "1,2"));
+	check_parts("short rows", "x86-64-v4", 0, IMAGES("12,96,64", "1,2"));
+	check_parts("rows enough", "x86-64-v4", 0, IMAGES("2,32,96,64", "0,2,3"));
+	check_parts("rows enough", "cuda-sm_90a", 2 * 32 * 8, IMAGES("2,32,64,64", "0,2,3"));
+	check_parts("few elements", "x86-64-v4", 0, IMAGES("2,3,96,64", "0,2,3"));
+	check_parts("few columns", "x86-64-v4", 16 * 3, IMAGES("2,96,128,3", "0,1,2"));
+	check_parts("few columns, no power of two", "x86-64-v4", 2 * 7,
+	            IMAGES("2,113,91,7", "0,1,2"));
+	check_parts("few columns, odd rows", "x86-64-v4", 0, IMAGES("1,113,203,3", "0,1,2"));
+	check_parts("columns enough", "x86-64-v4", 0, IMAGES("2,96,64,8", "0,1,2"));
+	check_parts("columns enough", "x86-64-v3", 0, IMAGES("2,96,64,6", "0,1,2"));
 	check_lines(
 	    "an image with steps", 224,
 	    WINDOWS("2,1,3,15,13", "2,3,15,13", "3,8,7,2,1,3,1, 4,7,7,2,1,3,1", "112", "147", "5"));

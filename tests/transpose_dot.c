@@ -141,10 +141,10 @@ int main(void)
 	           "%4 = permute(w; [1,0])\n%5 = dot(%3, %4)\n%6 = reshape(%5; [2,25,4])\n"
 	           "%7 = permute(%6; [0,2,1])\n%8 = reshape(%7; [2,4,5,5])\nout y = %8\n");
 	check_case("gradient of a kernel",
-	           "slot x : input f32[2,5,5,3]\nslot g : input f32[50,4]\n"
+	           "slot x : input f32[2,5,5,16]\nslot g : input f32[50,4]\n"
 	           "%1 = window(x; [1,5,3,1,1,1,1,2,5,3,1,1,1,1], 0)\n"
-	           "%2 = permute(%1; [0,1,2,4,5,3])\n%3 = reshape(%2; [50,27])\n"
-	           "%4 = permute(%3; [1,0])\n%5 = dot(%4, g)\n%6 = reshape(%5; [9,3,4])\n"
+	           "%2 = permute(%1; [0,1,2,4,5,3])\n%3 = reshape(%2; [50,144])\n"
+	           "%4 = permute(%3; [1,0])\n%5 = dot(%4, g)\n%6 = reshape(%5; [9,16,4])\n"
 	           "%7 = permute(%6; [2,1,0])\nout y = %7\n");
 	check_case("large sum", "slot x : input f32[256,257]\n%1 = mul(x, x)\n%2 = sum(%1; [0,1])\n"
 	                        "%3 = amax(x; [0,1])\nout y = %2\nout z = %3\n");
