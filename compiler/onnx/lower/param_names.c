@@ -134,8 +134,7 @@ static bool is_of_shape(Reader *r, Weight *w, const char *parameter)
 	return count_of(&shape) != count_of(&w->shape);
 }
 
-// True if the name, without its number, is one of the words.
-static bool has_stem(Arena *arena, const char *words, const char *name)
+bool has_stem(Arena *arena, const char *words, const char *name)
 {
 	return is_word(words, format(arena, "%.*s", (int)stem_of(name), name));
 }

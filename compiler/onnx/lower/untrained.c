@@ -309,6 +309,35 @@ static bool is_computed_name(const Use *u)
 	       (starts_with(u->w->name, "ConstantFolding/") && !is_word(moves, op));
 }
 
+static bool names_traced_nodes(Reader *r)
+{
+	const GraphProto *g = r->proto->graph;
+	for (size_t i = 0; i < g->n_node && !r->traced; i++)
+		r->traced = starts_with(g->node[i]->name, "node_");
+	r->traced = r->traced ? r->traced : -1;
+	return r->traced > 0;
+}
+
+// True if PyTorch's newer exporter computed it, by its name, and a tool removed what that records,
+// as ONNX Runtime's optimizer and onnxsim do. Kernels that it transposes are weights.
+static bool is_unrecorded(const Use *u)
+{
+	static const char moves[] = "val t transpose permute",
+	                  results[] =
+	                      "embedding view reshape unsqueeze squeeze expand repeat tile slice "
+	                      "select cat stack clone contiguous mul add sub div neg pow exp log "
+	                      "log1p softplus sigmoid tanh relu abs sqrt rsqrt sum mean amax amin "
+	                      "softmax matmul mm bmm einsum linalg_vector_norm sin cos where full "
+	                      "zeros ones arange linspace index gather flip roll";
+	const char *name = u->w->name;
+	if (strchr(name, '.') || !starts_with(u->r->proto->producer_name, "pytorch") ||
+	    is_one_of(OPS_recurrent, u->reader))
+		return false;
+	Arena *arena = u->r->arena;
+	bool moved = has_stem(arena, moves, name) && !is_one_of(OPS_contractions, u->reader);
+	return (moved || has_stem(arena, results, name)) && names_traced_nodes(u->r);
+}
+
 static bool is_param(const Graph *g, Ref x)
 {
 	const Val *v = val(g, x);
@@ -455,7 +484,7 @@ const char *reason_to_ask(const Use *u)
 		       "--freeze?";
 	if (normalizes_input(u))
 		return "it normalizes an input: a weight to train, or a constant to --freeze?";
-	if (u->repeated || is_computed_name(u))
+	if (u->repeated || is_computed_name(u) || is_unrecorded(u))
 		return computed;
 	if (is_frozen_norm(u))
 		return "part of a frozen BatchNorm: a weight to train, or a constant to --freeze?";

@@ -519,6 +519,7 @@ static const struct {
     {"batch_statistics", fn_batch_statistics},
     {"smoothing_left_out", fn_smoothing_left_out},
     {"constant", fn_constant},
+    {"scaled_size", fn_scaled_size},
     {"source_places", fn_source_places},
     {"interpolation", fn_interpolation},
 };

@@ -18,7 +18,7 @@ Function fn_quantize, fn_unpacked, fn_levels;        // quant.c
 Function fn_draw, fn_masked_shape;                   // flow.c
 Function fn_batch_statistics, fn_running, fn_stored; // batch_norm.c
 Function fn_labels_below, fn_index, fn_inside;       // gather.c
-Function fn_source_places, fn_interpolation;         // resize.c
+Function fn_scaled_size, fn_source_places, fn_interpolation; // resize.c
 Function fn_activation, fn_wave;                     // rnn.c, signal.c
 // Operand k, attribute k of a call; I_none if it is left out. As a value, 0 then; as an integer.
 Item call_arg(Scope *, const Expr *, int k), call_attr(Scope *, const Expr *, int k);

@@ -1,9 +1,18 @@
 // resize.c: computes the constants of Resize: coordinates and matrices of weights.
-// Used by the lines of compiler/book/resize.am. They are computed in double, so that the nearest
-// element is exact, and matrices may be larger than what the door folds.
+// Used by the lines of compiler/book/resize.am. Matrices may be larger than what the door folds.
 #include "ops.h"
 #include <math.h>
 #include <string.h>
+
+// scaled_size(; n, scale): the size of an axis of n elements that is scaled, computed in f32, as by
+// ONNX Runtime: 0.7 times 10 is 7, although the f32 next to 0.7 is smaller.
+Item fn_scaled_size(Call *c, Scope *s, const Expr *e)
+{
+	(void)c;
+	float n = (float)call_integer(s, e, 0),
+	      scale = (float)number_of_item(s, e, call_attr(s, e, 1));
+	return num_item((double)floorf(n * scale));
+}
 
 // source_places(; n, count, scale): where the elements of an axis of `count` lie in one of n, which
 // was scaled: f64[count].
@@ -13,11 +22,16 @@ Item fn_source_places(Call *c, Scope *s, const Expr *e)
 	                               c->opset < 11 ? "asymmetric" : "half_pixel");
 	int64_t n = call_integer(s, e, 0), count = call_integer(s, e, 1);
 	double scale = number_of_item(s, e, call_attr(s, e, 2)), size = scale * (double)n;
+	// What rounds a place to an element needs the places that PyTorch and TensorFlow compute.
+	bool nearest = !strcmp(attr_string(c, "mode", "nearest"), "nearest");
+	float pitch = (float)(1 / scale);
 	double *place = NEWS(c->r->arena, double, count);
 	for (int64_t i = 0; i < count; i++) {
-		double x = (double)i, half = (x + 0.5) / scale;
+		double x = (double)i;
+		double at = nearest ? (double)((float)i * pitch) : x / scale,
+		       half = nearest ? (double)(((float)i + 0.5F) * pitch) : (x + 0.5) / scale;
 		if (!strcmp(mode, "asymmetric"))
-			place[i] = x / scale;
+			place[i] = at;
 		else if (!strcmp(mode, "align_corners"))
 			place[i] = size != 1 ? x * ((double)n - 1) / (size - 1) : 0;
 		else if (!strcmp(mode, "tf_half_pixel_for_nn"))

@@ -1006,6 +1006,13 @@ model = parser.parse_model(text % "pytorch")
 rename(model, {"mean": "/norm/Add_output_0", "std": "norm.std", "table": "/Constant_1_output_0", "token": "/Expand_output_0", "kernel": "/dense/Softplus_output_0",
                "rsqrt": "scale", "number": "/Constant_output_0", "vector": "onnx::Tanh_42"})
 save(model, "torch_names.onnx")
+# Of its newer exporter, after an optimizer that removed what the file records: the names of nodes and of computed values remain.
+model = parser.parse_model(text % "pytorch")
+rename(model, {"mean": "norm.mean", "std": "mul_2", "table": "embedding_1", "token": "expand", "kernel": "val_7", "rsqrt": "scale", "number": "exp_1", "cls": "bias",
+               "vector": "where"})
+for n in model.graph.node:
+    n.name = f"node_{n.output[0]}"
+save(model, "traced_names.onnx")
 model = parser.parse_model(text % "jax2onnx")
 rename(model, {name: f"const_{i}" for i, name in enumerate(("mean", "std", "table", "token", "kernel", "rsqrt", "number", "cls", "vector"))})
 save(model, "jax_names.onnx")
