@@ -106,8 +106,8 @@ typedef struct Reader {
 	bool blocks;                  // of no_grad() can be told from the program
 	VEC(Left) left;               // what leaves them, and what functions compute
 	Table *after;                 // untrained.c: names of what follows a buffer of its module
-	signed char traced;           // untrained.c: 1: torch.export names the nodes, -1: it does not
-	Table *attributes;            // schema.c: names -> the last node that has one of that name
+	signed char traced; // untrained.c: 1: torch.export names the nodes, -1: it does not
+	Table *attributes;  // schema.c: names -> the last node that has one of that name
 } Reader;
 
 typedef struct LocalFunction { // of the file
@@ -277,7 +277,7 @@ void name_source(Arena *, const NodeProto *, Node *to); // its module and line, 
 // Returns a property of a value of the main graph, or NULL.
 const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
-bool is_opaque(const char *name); // made up by an exporter
+bool is_opaque(const char *name);                            // made up by an exporter
 bool has_stem(Arena *, const char *words, const char *name); // a word, with or without a number
 // Returns the name, without its number, of the operator that computed a value of this name: Add of
 // tf2onnx's encoder/Add_1:0 and of /encoder/Add_1_output_0, PyTorch's older exporter; NULL:

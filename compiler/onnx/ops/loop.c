@@ -160,8 +160,9 @@ typedef struct LoopLowering { // of a Loop or Scan
 	Value *last;  // carried values after the last iteration
 	Ref *all;     // stacked values, along their first axes
 	Ref trips;    // how many of their entries are valid, i64; 0: all
-	const char *why; // the reason that it cannot stay a loop
-	Ref unknown;     // the condition to go on that keeps it from being unrolled
+	const char *why;  // the reason that it cannot stay a loop
+	const char *help; // against what is wrong in its graph
+	Ref unknown;      // the condition to go on that keeps it from being unrolled
 } LoopLowering;
 
 static const int64_t ENDLESS = INT64_C(1) << 40;
@@ -239,6 +240,13 @@ static bool add_results(LoopLowering *t, LoopScope *f, const Ref *own, const Val
 	return until;
 }
 
+// The loop cannot stay one because of a problem in its graph.
+static void blame_body(LoopLowering *t, const Problem *p)
+{
+	t->why = p->where ? format(t->c->r->arena, "%s: %s", p->where, p->why) : p->why;
+	t->help = p->help;
+}
+
 // Lowers the body once, for all iterations. Errors in it are dropped: it may be lowered unrolled.
 static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 {
@@ -269,7 +277,7 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	lower_body(c, t->body, n, in, results, out);
 	LoopInfo cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
 	if (r->problems.count > problems)
-		t->why = problem_text(r->arena, &r->problems.at[problems]);
+		blame_body(t, &r->problems.at[problems]);
 	else if (all_tensors(t, results, out))
 		cycle.until = add_results(t, f, own, out);
 	if (f->body->stores.count)
@@ -393,10 +401,13 @@ static void lower_trips(LoopLowering *t, const bool *on)
 	if (t->unknown)
 		stand_for(c->r, t->unknown);
 	stand_for(c->r, t->limit);
-	invalid_node(c, "cannot compile this loop: %s; its trip count is %s",
-	             t->why ? t->why : "iterations differ",
-	             known && (!t->unknown || is_const(c->g, t->unknown)) ? "too large to unroll it"
-	                                                                  : "computed from data");
+	bool fixed = known && (!t->unknown || is_const(c->g, t->unknown));
+	const char *text = format(c->r->arena, "cannot compile this loop: %s; its trip count is %s",
+	                          t->why ? t->why : "iterations differ",
+	                          fixed ? "too large to unroll it" : "computed from data");
+	if (t->help)
+		unsupported_node(c, t->help, "%s", text);
+	invalid_node(c, "%s", text);
 }
 
 static void give_all(const LoopLowering *t, Ref placed(Call *, int k, Ref))

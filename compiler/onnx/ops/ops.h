@@ -14,12 +14,12 @@ int numbers_of(const Graph *, const char *op, AttrArg *);
 // Functions that only lines of the reader have; each evaluates a call, and is described where it is
 // defined.
 typedef Item Function(Call *, Scope *, const Expr *);
-Function fn_quantize, fn_unpacked, fn_levels;        // quant.c
-Function fn_draw, fn_masked_shape;                   // flow.c
-Function fn_batch_statistics, fn_running, fn_stored; // batch_norm.c
-Function fn_labels_below, fn_index, fn_inside;       // gather.c
+Function fn_quantize, fn_unpacked, fn_levels;                // quant.c
+Function fn_draw, fn_masked_shape;                           // flow.c
+Function fn_batch_statistics, fn_running, fn_stored;         // batch_norm.c
+Function fn_labels_below, fn_index, fn_inside;               // gather.c
 Function fn_scaled_size, fn_source_places, fn_interpolation; // resize.c
-Function fn_activation, fn_wave;                     // rnn.c, signal.c
+Function fn_activation, fn_wave;                             // rnn.c, signal.c
 // Operand k, attribute k of a call; I_none if it is left out. As a value, 0 then; as an integer.
 Item call_arg(Scope *, const Expr *, int k), call_attr(Scope *, const Expr *, int k);
 Ref call_value(Scope *, const Expr *, int k);

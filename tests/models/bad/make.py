@@ -1,7 +1,7 @@
 """Writes many.onnx, with all that can be wrong at once, and idle.onnx beside it. Needs onnx; the tests need only the
 files."""
 import numpy as np
-from onnx import helper, numpy_helper, TensorProto
+from onnx import TensorProto, helper, numpy_helper, parser
 
 
 def array(name, values):
@@ -159,3 +159,24 @@ infos = [helper.make_tensor_value_info(name, type, None) for name, type in
 graph = helper.make_graph(nodes, 'main', inputs[:1], outputs, [], value_info=infos)
 with open('value-widths.onnx', 'wb') as file:
     file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
+
+# A loop whose graph has an error of its own: branches of different shapes.
+loop = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+turns (float[2] x, int64 n) => (float[m] y) {
+  yes = Constant <value = bool {1}> ()
+  y = Loop (n, yes, x) <body = turn (int64 i, bool on, float[k] v) => (bool more, float[j] w) {
+    more = Identity (on)
+    first = Constant <value = int64 {0}> ()
+    late = Less (first, i)
+    w = If (late) <then_branch = twice () => (float[p] a) {
+      a = Concat <axis = 0> (v, v)
+    }, else_branch = once () => (float[q] b) {
+      b = Identity (v)
+    }>
+  }>
+}""")
+for i, n in enumerate(loop.graph.node):
+    n.name = f'n{i}'
+loop.graph.node[1].attribute[0].g.node[3].name = 'choice'
+with open('loop.onnx', 'wb') as file:
+    file.write(loop.SerializeToString())
