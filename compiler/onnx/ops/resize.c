@@ -33,7 +33,7 @@ Item fn_source_places(Call *c, Scope *s, const Expr *e)
 		if (!strcmp(mode, "asymmetric"))
 			place[i] = at;
 		else if (!strcmp(mode, "align_corners"))
-			place[i] = size != 1 ? x * ((double)n - 1) / (size - 1) : 0;
+			place[i] = count > 1 ? x * (double)(n - 1) / (double)(count - 1) : 0;
 		else if (!strcmp(mode, "tf_half_pixel_for_nn"))
 			place[i] = half;
 		else if (!strcmp(mode, "pytorch_half_pixel") && count == 1)
