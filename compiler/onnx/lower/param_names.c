@@ -709,6 +709,13 @@ static const char *module_constant(Reader *r, const char *parameter)
 	return NULL;
 }
 
+// True if the file has what ONNX Runtime's quantizer made of the parameter, which is told of by
+// itself.
+static bool is_quantized(const Reader *r, const char *parameter)
+{
+	return find_name(r->file, format(r->arena, "%s_quantized", parameter))->tensor;
+}
+
 // Returns how many parameters of the program neither the file nor a call of its nodes mentions.
 static int note_unmentioned(Reader *r)
 {
@@ -722,7 +729,7 @@ static int note_unmentioned(Reader *r)
 		const char *name = r->parameters.at[i];
 		const NodeProto *node = table_pointer_s(called, name);
 		if (find_slot(r->g, name) >= 0 || find_name(r->file, name)->tensor ||
-		    table_find_s(said, name) || (node && is_fused(node)))
+		    table_find_s(said, name) || (node && is_fused(node)) || is_quantized(r, name))
 			continue;
 		if (node)
 			doubt(r, format(r->arena,

@@ -900,7 +900,7 @@ basis (float[n, 3] x) => (float[n, 5] y)
 }"""), "basis.onnx")
 
 # Quantized, but for a bias: scales are no weights, and integers are not trained.
-save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+quantized = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
 quantized (float[n, 3] x) => (float[n, 2] y)
 <int8[3, 2] w = {50, -25, 10, 20, -10, 40}, float[2] w_scale = {0.01, 0.02}, int8[2] w_zero = {0, 0}, float x_scale = {0.05}, uint8 x_zero = {128}, float[2] bias = {0.5, -0.25}>
 {
@@ -909,7 +909,8 @@ quantized (float[n, 3] x) => (float[n, 2] y)
   v = DequantizeLinear <axis = 1> (w, w_scale, w_zero)
   h = MatMul(d, v)
   y = Add(h, bias)
-}"""), "quantized.onnx")
+}""")
+save(quantized, "quantized.onnx")
 
 # As Keras is exported: the bias of the state is zero. A layer that resets after the product has both, as all of PyTorch have.
 keras = """<ir_version: 8, opset_import: ["": 17], producer_name: "%s">
@@ -976,6 +977,13 @@ keras (float[n, 2, 3, 3] x) => (float[n, 2, 3, 3] y)
 names = {"merged": "net/conv_1/convolution/merged_input:0", "factor": "net/bn/batchnorm/mul:0", "shift": "const_fold_opt__7", "slope": "net/p_re_lu/Neg:0"}
 rename(model, names)
 save(model, "keras_norm.onnx")
+
+# The quantized model, made by ONNX Runtime, which keeps the parameters that PyTorch's newer exporter lists.
+rename(quantized, {"w": "fc.weight_quantized", "w_scale": "fc.weight_scale"})
+quantized.producer_name = "pytorch"
+quantized.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature",
+                               value="p_w: PARAMETER target='fc.weight'\np_b: PARAMETER target='bias'\n")
+save(quantized, "quantized_program.onnx")
 
 # What constants are called: of TensorFlow, a function of a weight, a token repeated over a batch of 2, a table, factors of an input, the scale
 # of a BatchNorm that learns none, and a learned number; and of PyTorch's older exporter with an optimizer after it, the same and a parameter
