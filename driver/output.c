@@ -186,6 +186,26 @@ static void check_effects(Session *session, const char *path)
 		warn_unused(session, OPT_name, format(arena, "%s offers no symbol", path));
 }
 
+// Fails if the ending of an executable's name is that of another kind of file.
+static void check_ending(const Session *session, const char *path)
+{
+	static const char beside[] = " .h .hpp .f90 .rs .py ",
+	                  other[] = " .c .cpp .s .ll .bc .onnx .obj .lib .dll .dylib .cubin ";
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *dot = strrchr(base, '.');
+	const char *ending = format(session->arena, " %s ", dot ? dot : "");
+	if (strstr(beside, ending))
+		bad_usage(session, format(session->arena,
+		                          "expected -o NAME.so, .a or .o, beside which a file of "
+		                          "this kind is written; found '%s'",
+		                          path));
+	if (strstr(other, ending) || strstr(base, ".so."))
+		bad_usage(session, format(session->arena,
+		                          "expected -o NAME for an executable, or NAME.so, .a or "
+		                          ".o; found '%s'",
+		                          path));
+}
+
 void check_output(Session *session, const char *path)
 {
 	if (!chosen(session, OPT_target) && !chosen(session, OPT_tune))
@@ -208,6 +228,8 @@ void check_output(Session *session, const char *path)
 			bad_usage(session, format(session->arena,
 			                          "expected --target %s for an output NAME%s",
 			                          device_codes[k].device, device_codes[k].suffix));
+	if (kind == EXECUTABLE)
+		check_ending(session, path);
 	if (kind == EXECUTABLE && chosen(session, OPT_update_only))
 		bad_usage(session, format(session->arena,
 		                          "--update-only: expected -o NAME.so, .a or .o, for a "

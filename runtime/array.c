@@ -60,7 +60,12 @@ int amos_blob_take(int file, const char *path, bool compressed, struct amos_blob
 		close(file);
 		return amos_fail_errno("read", path);
 	}
-	if (compressed || S_ISFIFO(about.st_mode)) {
+	bool regular = S_ISREG(about.st_mode);
+	if (!regular && !S_ISFIFO(about.st_mode)) {
+		close(file);
+		return amos_fail(AMOS_INPUT, "%s: neither a regular file nor a pipe", path);
+	}
+	if (compressed || !regular || !about.st_size) { // the size of a file in /proc is 0
 		int status = (compressed ? amos_gunzip : read_pipe)(file, path, blob);
 		if (!status && !blob->count)
 			status = amos_fail(AMOS_INPUT, "%s: the file is empty", path);
@@ -74,15 +79,12 @@ int amos_blob_take(int file, const char *path, bool compressed, struct amos_blob
 		close(file);
 		return amos_fail_errno("map", path);
 	}
-	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
+	void *at = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
 	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
 	close(file);
-	if (status)
-		return status;
-	if (!size)
-		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-	*blob = (struct amos_blob){at, size, true};
-	return AMOS_DONE;
+	if (!status)
+		*blob = (struct amos_blob){at, size, true};
+	return status;
 }
 
 void amos_blob_free(struct amos_blob *blob)

@@ -155,6 +155,18 @@ static void change_bytes(Mutant *m, ProtobufCBinaryData *data)
 		data->data[draw(data->len)] = (uint8_t)draw(256);
 }
 
+// Returns a copy of a text with a part left out, repeated or replaced.
+static char *changed_text(Mutant *m, const char *text)
+{
+	static const char *const parts[] = {"\n", "  File \"", ", line ", "\"", "(", ")",   "%",
+	                                    "_1", ".",         " = ",     ":",  "/", "\xff"};
+	size_t n = strlen(text), at = draw(n + 1), gone = draw(MIN(n - at, 40) + 1);
+	const char *part = draw(2) ? parts[draw(COUNT(parts))] : "";
+	int kept = draw(2) ? (int)gone : 0;
+	return format(m->arena, "%.*s%.*s%s%s", (int)at, text, kept, text + at, part,
+	              text + at + (draw(2) ? gone : 0));
+}
+
 static void change_one(Mutant *m, const ProtobufCFieldDescriptor *field, void *at)
 {
 	static const double floats[] = {0, 1, -1, 1e30, -1e-30, __builtin_inf(), __builtin_nan("")};
@@ -163,7 +175,8 @@ static void change_one(Mutant *m, const ProtobufCFieldDescriptor *field, void *a
 	double wide = (double)real;
 	switch (field->type) {
 	case PROTOBUF_C_TYPE_STRING:
-		*(char **)at = draw(8) && m->strings.count
+		*(char **)at = *(char **)at && !draw(3) ? changed_text(m, *(char **)at)
+		               : draw(8) && m->strings.count
 		                   ? m->strings.at[draw((uint64_t)m->strings.count)]
 		                   : copy_string(m->arena, draw(2) ? "" : "nobody");
 		break;

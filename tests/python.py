@@ -199,6 +199,12 @@ fails(
 fails(amosc.InputError, "cannot write", model.save, "no/such/folder.ckpt")
 fails(TypeError, "seed: expected a number", amosc.compile, mlp, seed=object(), batch=8)
 fails(TypeError, "expected the path of an ONNX file", amosc.eta, 3)
+fails(TypeError, "rate: expected a number, found 'a'", setattr, model, "rate", "a")
+fails(TypeError, "rate: expected a number, found None", setattr, model, "rate", None)
+fails(amosc.InputError, "finite factor", setattr, model, "rate", float("nan"))
+fails(ValueError, "path: expected no zero byte", model.save, "model\0.ckpt")
+fails(ValueError, "loss: expected no zero byte", amosc.eta, mlp, loss=loss + "\0")
+fails(TypeError, "bytes-like", model.restore, "text")
 assert issubclass(amosc.Bug, amosc.Error) and amosc.InputError.__module__ == "amosc"
 
 # Checkpoints resume to the same bits, from a file and from memory.
@@ -208,7 +214,7 @@ after = [model.step(batch) for _ in range(3)]
 other = amosc.compile(mlp, loss=loss, batch=8, seed=1)
 other.load("model.ckpt")
 assert other.steps == 2 and [other.step(batch) for _ in range(3)] == after
-model.restore(stored)
+model.restore(bytearray(stored))
 model.rate = 0.5
 assert model.rate == 0.5 and [model.step(batch) for _ in range(3)] != after
 

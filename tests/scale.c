@@ -412,21 +412,72 @@ static Build *merged(int n)
 	return finish(b, last);
 }
 
+static StringStringEntryProto *entry(const char *key, const char *value)
+{
+	StringStringEntryProto *e = NEW(arena, StringStringEntryProto);
+	string_string_entry_proto__init(e);
+	e->key = (char *)key;
+	e->value = (char *)value;
+	return e;
+}
+
 // A stack trace without line numbers.
 static Build *trace(int n)
 {
 	Build *b = begin("4");
 	Text text = {.arena = arena};
-	StringStringEntryProto *entry = NEW(arena, StringStringEntryProto);
 	for (int i = 0; i < n; i++)
 		say(&text, "File \"model.py\"\n");
-	string_string_entry_proto__init(entry);
-	entry->key = (char *)"pkg.torch.onnx.stack_trace";
-	entry->value = text.at;
 	NodeProto *one = add(b, "Neg", "x", "v");
-	one->metadata_props = take_copy(arena, &entry, sizeof entry);
-	one->n_metadata_props = 1;
+	one->metadata_props = NEW(arena, StringStringEntryProto *);
+	one->metadata_props[one->n_metadata_props++] = entry("pkg.torch.onnx.stack_trace", text.at);
 	return finish(b, "v");
+}
+
+// Adds to the graph what PyTorch's newer exporter tells of parameters.
+static void sign(Build *b, const char *parameters)
+{
+	GraphProto *g = &b->graph;
+	g->metadata_props = NEW(arena, StringStringEntryProto *);
+	g->metadata_props[g->n_metadata_props++] =
+	    entry("pkg.torch.export.ExportedProgram.graph_signature", parameters);
+}
+
+// Parameters that are not in the file, and constants, each of a module of its own.
+static Build *lost(int n)
+{
+	Text parameters = {.arena = arena};
+	Build *b = chain(n, "Mul", "w", vector);
+	for (int i = 0; i < n; i++)
+		say(&parameters, "p%d: PARAMETER target='lost.%d'\n", i, i);
+	sign(b, parameters.at);
+	return b;
+}
+
+// Vectors, each computed from a parameter that the file also has.
+static Build *recomputed(int n)
+{
+	Text parameters = {.arena = arena};
+	Build *b = begin("2,4");
+	GraphProto *g = &b->graph;
+	g->value_info = NEWS(arena, ValueInfoProto *, n);
+	for (int i = 0; i < n; i++) {
+		const char *last = i ? nth("v", i - 1) : "x";
+		ValueInfoProto *info = NEW(arena, ValueInfoProto);
+		vector(b, nth("own", i));
+		vector(b, nth("expand", i));
+		say(&parameters, "p%d: PARAMETER target='own%d'\n", i, i);
+		value_info_proto__init(info);
+		info->name = (char *)nth("expand", i);
+		info->metadata_props = NEW(arena, StringStringEntryProto *);
+		info->metadata_props[info->n_metadata_props++] =
+		    entry("pkg.onnxscript.optimizer.folded_from", format(arena, "['own%d']", i));
+		g->value_info[g->n_value_info++] = info;
+		add(b, "Mul", format(arena, "%s,own%d", last, i), nth("m", i));
+		add(b, "Add", format(arena, "m%d,expand%d", i, i), nth("v", i));
+	}
+	sign(b, parameters.at);
+	return finish(b, nth("v", n - 1));
 }
 
 static const struct Scaled {
@@ -459,6 +510,8 @@ static const struct Scaled {
     {"sequence", "inspect", 8000, sequence},
     {"merged", "inspect", 1500, merged},
     {"trace", "inspect", 30000, trace},
+    {"lost", "inspect", 1500, lost},
+    {"recomputed", "inspect", 4000, recomputed},
 };
 
 // ---- the command ----------------------------------------------------------------------

@@ -299,6 +299,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .met_detach = NEWS(arena, bool, options->ndetach + 1),
 	              .noted = table_new(arena),
 	              .attributes = table_new(arena),
+	              .named = table_lent(arena),
 	              .same_names = table_new(arena)};
 	if (!options->list)
 		file->problems = (Problems){0};

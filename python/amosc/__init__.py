@@ -45,6 +45,7 @@ from ._library import (
     UsageError,
     lib,
     need,
+    text_bytes,
 )
 from ._model import Data, Model
 from ._report import Report
@@ -150,4 +151,4 @@ def build(
     """
     source, own = _source.Source(model, args, export), Data(data)
     with Session(source.path, TRAIN, {"loss": loss, "data": own.option, **options}) as session:
-        need(lib.amosc_write(session.handle, os.fsencode(path)))
+        need(lib.amosc_write(session.handle, text_bytes("path", path)))

@@ -179,6 +179,24 @@ def need(status: int) -> None:
         raise ERRORS.get(status, Error)(text)
 
 
+# ---- values ----------------------------------------------------------------------------
+
+
+def number(name: str, value: Any) -> float:
+    """Returns a number as the library takes it."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}: expected a number, found {value!r}")
+    return float(value)
+
+
+def text_bytes(name: str, text: str | os.PathLike[str]) -> bytes:
+    """Returns a text or a path as the library takes it, which would end at a zero byte."""
+    found = os.fsencode(text)
+    if b"\0" in found:
+        raise ValueError(f"{name}: expected no zero byte, found {text!r}")
+    return found
+
+
 # ---- sessions ---------------------------------------------------------------------------
 
 
@@ -191,12 +209,12 @@ def _texts(name: str, value: Any) -> Iterator[Tuple[str, bytes | None]]:
         yield name, None
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield name, f"{key}={one}".encode()
+            yield name, text_bytes(name, f"{key}={one}")
     elif isinstance(value, (list, tuple)):
         for one in value:
             yield from _texts(name, one)
     elif isinstance(value, (str, os.PathLike)):
-        yield name, os.fsencode(value)
+        yield name, text_bytes(name, value)
     elif (
         isinstance(value, (int, float))
         or hasattr(value, "__index__")
@@ -226,7 +244,7 @@ class Session:
         self._listen = Listener(
             lambda _, text: log.warning("%s", text.decode(errors="replace").rstrip())
         )
-        need(lib.amosc_open(os.fsencode(path), purpose, ctypes.byref(self.handle)))
+        need(lib.amosc_open(text_bytes("path", path), purpose, ctypes.byref(self.handle)))
         self._close = weakref.finalize(self, lib.amosc_close, self.handle)
         self._close.atexit = False
         lib.amosc_listen(self.handle, self._listen, None)

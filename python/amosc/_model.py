@@ -28,6 +28,8 @@ from ._library import (
     Value,
     lib,
     need,
+    number,
+    text_bytes,
     texts,
 )
 from ._report import Report
@@ -358,7 +360,7 @@ class Model:
 
     @rate.setter
     def rate(self, factor: float) -> None:
-        need(lib.amos_set_rate(self._ready().instance, factor))
+        need(lib.amos_set_rate(self._ready().instance, number("rate", factor)))
 
     @property
     def report(self) -> Report:
@@ -368,13 +370,13 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves a checkpoint: weights, state of the optimizer and number of updates. The command
         reads it, too."""
-        need(lib.amos_save(self._ready().instance, os.fsencode(path)))
+        need(lib.amos_save(self._ready().instance, text_bytes("path", path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Loads a checkpoint of the same model, or the best of a run directory. What follows has
         the bits that it would have
         had without the interruption."""
-        need(lib.amos_load(self._ready().instance, os.fsencode(path)))
+        need(lib.amos_load(self._ready().instance, text_bytes("path", path)))
 
     def store(self) -> bytes:
         """Returns a checkpoint as bytes, for restore()."""
@@ -384,12 +386,13 @@ class Model:
 
     def restore(self, checkpoint: bytes) -> None:
         """Loads a checkpoint of store(), or the bytes of a file of save()."""
-        need(lib.amos_restore(self._ready().instance, checkpoint, len(checkpoint)))
+        held = bytes(memoryview(checkpoint))
+        need(lib.amos_restore(self._ready().instance, held, len(held)))
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Writes a copy of the model's file with these weights, for inference unless
         keep_training=True was given."""
-        need(lib.amosc_export(self._ready().session.handle, os.fsencode(path)))
+        need(lib.amosc_export(self._ready().session.handle, text_bytes("path", path)))
 
     def load_into(self, module: Any) -> None:
         """Copies the weights to the parameters and buffers of a torch.nn.Module that have their

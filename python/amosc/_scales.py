@@ -18,7 +18,7 @@ import numpy
 
 import amosc
 
-from ._library import Double, InputError, lib, need
+from ._library import Double, InputError, lib, need, number
 
 GIVEN = ("xi", "beta", "momentum", "warmup", "clip", "extra_l2", "average")
 DERIVED = ("coef", "pace", "strength", "most", "reach", "least", "mix")
@@ -32,6 +32,8 @@ def check(**numbers: Any) -> None:
     """Fails unless hyperparameters, which may be None, are numbers that the command takes."""
     for name, value in numbers.items():
         below = 1 if name in PARTS else math.inf
+        if value is not None:
+            number(name, value)
         if value is not None and not 0 <= value < below:
             kind = "below 1 and of" if below == 1 else "of"
             raise ValueError(f"{name}: expected a number {kind} at least 0, found {value}")

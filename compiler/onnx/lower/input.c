@@ -24,6 +24,8 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 		                           : held->optional_type->elem_type;
 	}
 	const TensorType *t = held ? held->tensor_type : NULL;
+	if (!held)
+		fail(path, "'%s' has no type" HELP EXPORT_AGAIN, info->name);
 	if (!t)
 		fail(path,
 		     "'%s' is a map or sparse; expected a dense tensor" HELP

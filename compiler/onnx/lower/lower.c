@@ -108,6 +108,8 @@ static void bind_weight(Reader *r, NameScope *s, const void *tensor)
 		    !strcmp(at->node->op_type, "Gather") && !strcmp(at->node->input[0], t->name);
 	}
 	PUSH(r->arena, r->weights, w);
+	uint64_t *cell = table_cell_s(r->named, w->name);
+	*cell = *cell ? *cell : (uintptr_t)w;
 	bind_name(r, s, w->name, (Value){.weight = w});
 }
 

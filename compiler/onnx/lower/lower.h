@@ -81,6 +81,7 @@ typedef struct Reader {
 	const Table *opsets; // domain -> version
 	Table *functions;    // "domain:name:overload" -> LocalFunction *
 	WeightList weights;
+	Table *named; // name -> Weight *, the first of that name
 	HeldList held;
 	Table *outputs;     // names of those that are declared
 	Table *known;       // name -> const Known *, of the caller

@@ -693,20 +693,19 @@ static void doubt_bounds(Reader *r, const NodeProto *node)
 	}
 }
 
-// Returns a constant of the parameter's own module that is not trained, or NULL: what a module
-// computes from a parameter when it leaves training mode, such as LeViT's attention biases.
-static const char *module_constant(Reader *r, const char *parameter)
+// Lists, by module, the first of its constants that are not trained: what a module computes from a
+// parameter when it leaves training mode, such as LeViT's attention biases.
+static Table *list_module_constants(Reader *r)
 {
-	const char *dot = strrchr(parameter, '.');
-	size_t module = dot ? (size_t)(dot - parameter) + 1 : 0;
+	Table *constants = table_new(r->arena);
 	for (int i = 0; i < r->weights.count; i++) {
 		Weight *w = r->weights.at[i];
-		if (!is_parameter_name(r, w->name) && !leaves_of(r, w).count && is_float(w->type) &&
-		    w->shape.rank && !is_opaque(w->name) && !strncmp(w->name, parameter, module) &&
-		    !strchr(w->name + module, '.'))
-			return w->name;
+		uint64_t *first = table_cell_s(constants, module_part(r->arena, w->name));
+		if (!*first && !is_parameter_name(r, w->name) && !leaves_of(r, w).count &&
+		    is_float(w->type) && w->shape.rank && !is_opaque(w->name))
+			*first = (uintptr_t)w->name;
 	}
-	return NULL;
+	return constants;
 }
 
 // True if the file has what ONNX Runtime's quantizer made of the parameter, which is told of by
@@ -721,12 +720,15 @@ static int note_unmentioned(Reader *r)
 {
 	enum { FEW = 3 };
 	Table *said = table_new(r->arena), *called = list_called(r);
+	const Table *constants = list_module_constants(r);
 	Text names = {.arena = r->arena};
-	const char *first = NULL;
+	const char *first = NULL, *like = NULL; // a lost parameter, a constant of its module
 	int lost = 0, hidden = 0;
 	list_leaves(r, said);
 	for (int i = 0; i < r->parameters.count; i++) {
 		const char *name = r->parameters.at[i];
+		const char *module = module_part(r->arena, name),
+		           *constant = table_pointer_s(constants, module);
 		const NodeProto *node = table_pointer_s(called, name);
 		if (find_slot(r->g, name) >= 0 || find_name(r->file, name)->tensor ||
 		    table_find_s(said, name) || (node && is_fused(node)) || is_quantized(r, name))
@@ -736,15 +738,16 @@ static int note_unmentioned(Reader *r)
 			                "%s: the exporter made a constant of parameter '%s': "
 			                "export with optimize=False to train it",
 			                node_where(r->arena, node), name));
-		else if (merged_of(r, module_part(r->arena, name)))
+		else if (merged_of(r, module))
 			doubt(r, format(r->arena,
 			                "parameter '%s' may lie in a constant that the exporter "
 			                "merged with an equal one: export with optimize=False to "
 			                "train each by itself",
 			                name));
-		else if (module_constant(r, name))
-			first = hidden++ ? first : name;
-		else if (lost++ < FEW)
+		else if (constant) {
+			first = hidden ? first : name;
+			like = hidden++ ? like : constant;
+		} else if (lost++ < FEW)
 			say(&names, "%s%s", lost > 1 ? ", " : "", name);
 	}
 	if (hidden)
@@ -753,7 +756,7 @@ static int note_unmentioned(Reader *r)
 		                "of the same modules are, such as '%s' for '%s': if they were "
 		                "computed from parameters, export in training mode to train those",
 		                hidden, PLURAL(hidden, "parameter", "parameters"),
-		                PLURAL(hidden, "is", "are"), module_constant(r, first), first));
+		                PLURAL(hidden, "is", "are"), like, first));
 	if (lost > FEW)
 		say(&names, " and %d more", lost - FEW);
 	if (lost)

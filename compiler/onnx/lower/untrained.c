@@ -136,14 +136,6 @@ static const char *guess_reason(const Use *u)
 	return buffer_by_values(u);
 }
 
-static Weight *weight_named(const Reader *r, const char *name)
-{
-	for (int i = 0; i < r->weights.count; i++)
-		if (!strcmp(r->weights.at[i]->name, name))
-			return r->weights.at[i];
-	return NULL;
-}
-
 // True if it is a vector or a number that was computed from a parameter and cannot stand for it:
 // the file has the parameter too, with other values, or it repeats one number.
 static bool is_recomputed(const Use *u)
@@ -155,7 +147,7 @@ static bool is_recomputed(const Use *u)
 		return false;
 	if (n > 1 && starts_with(w->name, "expand") && has_few_values(r, w, 1))
 		return true;
-	Weight *own = weight_named(r, u->leaves.name);
+	Weight *own = table_pointer_s(r->named, u->leaves.name);
 	bool differs = false;
 	for (int64_t i = 0; own && i < n && count_of(&own->shape) == n; i++)
 		differs |= weight_number(r, own, i) != weight_number(r, w, i);

@@ -1,7 +1,7 @@
 """Writes many.onnx, with all that can be wrong at once, and idle.onnx beside it. Needs onnx; the tests need only the
 files."""
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, parser
 
 
 def array(name, values):
@@ -180,3 +180,5 @@ for i, n in enumerate(loop.graph.node):
 loop.graph.node[1].attribute[0].g.node[3].name = 'choice'
 with open('loop.onnx', 'wb') as file:
     file.write(loop.SerializeToString())
+# An output without a type.
+save('no-type.onnx', [relu], row, outputs=[ValueInfoProto(name='y')])
