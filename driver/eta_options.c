@@ -89,14 +89,14 @@ static void read_report(Arena *arena, const char *path, const json_t *report, Et
 		                .count = values.count > 1 ? values.count : 0,
 		                .along = values.at,
 		                .sure = json_is_true(json_object_get(row, "sure")),
-		                .report = true};
+		                .report = path};
 		PUSH(arena, options->eta, eta);
 		const json_t *slots = json_object_get(row, "slots");
 		char *shape = json_is_array(slots) ? json_dumps(slots, JSON_COMPACT) : NULL;
 		if (!shape)
 			continue;
 		Override slot = {
-		    .pattern = eta.pattern, .expr = copy_string(arena, shape), .report = true};
+		    .pattern = eta.pattern, .expr = copy_string(arena, shape), .report = path};
 		PUSH(arena, options->slots, slot);
 		free(shape);
 	}

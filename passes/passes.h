@@ -152,9 +152,9 @@ typedef struct Override {
 	int axis;                   // eta along an axis: `count` values; count 0: expr
 	int64_t count;
 	const double *along;
-	bool sure;   // a row of a report that is sure
-	bool report; // a row of a report: `pattern` is an exact name, and the value counts only if
-	             // it differs from the inferred one
+	bool sure;          // a row of a report that is sure
+	const char *report; // the file of a report's row: `pattern` is an exact name, and the value
+	                    // counts only if it differs from the inferred one
 } Override;
 typedef VEC(Override) Overrides;
 typedef struct EtaOptions {        // of several overrides, the last wins

@@ -19,7 +19,8 @@ static const char *suggest_slot(const Graph *g, SlotKind kind, const char *patte
 // Returns where a message says that the value stands: the row of a report, or the option.
 static const char *place_of(Arena *arena, const char *option, const Override *o)
 {
-	return o->report ? o->pattern : format(arena, "%s %s", option, o->pattern);
+	return format(arena, o->report ? "%s: %s" : "%s %s", o->report ? o->report : option,
+	              o->pattern);
 }
 
 typedef VEC(int) Slots;

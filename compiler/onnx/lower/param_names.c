@@ -130,7 +130,7 @@ static bool is_of_shape(Reader *r, Weight *w, const char *parameter)
 	const TensorProto *own = find_name(r->file, parameter)->tensor;
 	if (!own || !has_few_values(r, w, 1))
 		return false;
-	Shape shape = tensor_shape(parameter, own);
+	Shape shape = tensor_shape(r->model->path, own);
 	return count_of(&shape) != count_of(&w->shape);
 }
 

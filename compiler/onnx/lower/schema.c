@@ -175,6 +175,9 @@ static void check_value(const Call *c, const char *name, const AttributeProto *a
 		unsupported_node(c, EXPORT_AGAIN,
 		                 "attribute '%s' holds a value of type %s; expected %s", name,
 		                 type_name(other), type_name(type));
+	if ((type == onnx_type('t') && !a->t) || (type == onnx_type('g') && !a->g))
+		unsupported_node(c, EXPORT_AGAIN, "attribute '%s' holds no %s", name,
+		                 type_name(type));
 	const Allowed *v = allowed, *end = allowed + COUNT(allowed);
 	while (v < end && (strcmp(v->attribute, name) ||
 	                   (strcmp(v->op, c->node->op_type) && strcmp(v->op, "*"))))

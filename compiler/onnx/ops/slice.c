@@ -5,26 +5,25 @@
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
-	return x < low ? low : x > high ? high : x;
+	return MIN(MAX(x, low), high); // `high` if the axis is empty
 }
 
-// numpy's start:end:step along one axis, whose ends may lie far outside.
-static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int64_t step)
+// start:end:step along one axis, whose ends may lie far outside: as numpy's, but that a start
+// before the first entry, going down, is the first.
+static Ref take_range_by(Graph *g, Ref x, int axis, int64_t start, int64_t end, int64_t step)
 {
 	int64_t d = val(g, x)->shape.dim[axis];
-	start = clamp(start < 0 ? start + d : start, step < 0 ? -1 : 0, step < 0 ? d - 1 : d);
-	end = clamp(end < -d ? -1 : end < 0 ? end + d : end, step < 0 ? -1 : 0, step < 0 ? d : d);
-	if (step < 0 && end == d)
-		end = d - 1;
+	start = clamp(start < 0 ? start + d : start, 0, step < 0 ? d - 1 : d);
+	end = clamp(end < 0 ? end + d : end, step < 0 ? -1 : 0, step < 0 ? d - 1 : d);
 	int64_t span = step > 0 ? end - start : start - end, size = step > 0 ? step : -step;
 	int64_t count = span > 0 ? (span - 1) / size + 1 : 0;
 	return take_steps(g, x, axis, count ? start : 0, count, step);
 }
 
-// A place at which a slice begins or ends: going up 0..length, going down -1..length - 1.
-static Ref slice_place(Graph *g, Ref at, Ref length, bool down)
+// A place at which a slice begins or ends, from `least` to length, or to length - 1 going down.
+static Ref slice_place(Graph *g, Ref at, Ref length, int64_t least, bool down)
 {
-	at = larger_of(g, from_end(g, at, length), put_i64(g, down ? -1 : 0));
+	at = larger_of(g, from_end(g, at, length), put_i64(g, least));
 	return smaller_of(g, at, put2(g, O_sub, length, put_i64(g, down)));
 }
 
@@ -44,8 +43,8 @@ static Ref take_dynamic(Call *c, Ref x, int axis, Ref start, Ref end, int64_t st
 	bool down = step < 0;
 	int64_t d = val(g, x)->shape.dim[axis], size = down ? -step : step;
 	Ref length = put_length(g, x, axis);
-	start = slice_place(g, start, length, down);
-	end = slice_place(g, end, length, down);
+	start = slice_place(g, start, length, 0, down);
+	end = slice_place(g, end, length, down ? -1 : 0, down);
 	Ref count = down ? put2(g, O_sub, start, end) : put2(g, O_sub, end, start);
 	count = put2(g, O_add, count, put_i64(g, size - 1));
 	count = larger_of(g, put2(g, O_div, count, put_i64(g, size)), put_i64(g, 0));
@@ -80,8 +79,8 @@ void lower_slice(Call *c)
 		if (!step)
 			invalid_node(c, "a step of 0");
 		if (!size_along(g, x, axis).count && is_const(g, start[i]) && is_const(g, end[i]))
-			x = take_numpy(g, x, axis, const_int_at(val(g, start[i]), 0),
-			               const_int_at(val(g, end[i]), 0), step);
+			x = take_range_by(g, x, axis, const_int_at(val(g, start[i]), 0),
+			                  const_int_at(val(g, end[i]), 0), step);
 		else
 			x = take_dynamic(c, x, axis, start[i], end[i], step);
 	}

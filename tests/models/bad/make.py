@@ -182,3 +182,8 @@ with open('loop.onnx', 'wb') as file:
     file.write(loop.SerializeToString())
 # An output without a type.
 save('no-type.onnx', [relu], row, outputs=[ValueInfoProto(name='y')])
+
+# An attribute without the tensor that its type promises.
+filled = helper.make_node('ConstantOfShape', ['s'], ['f'], value=helper.make_tensor('v', TensorProto.FLOAT, [1], [2]))
+filled.attribute[0].ClearField('t')
+save('no-tensor.onnx', [filled, helper.make_node('Add', ['x', 'f'], ['y'])], row, [array('s', [2, 4])])
