@@ -137,10 +137,8 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 			const Slot *slot = &g->slots.at[i];
 			if (override->count && (override->axis >= slot->shape.rank ||
 			                        slot->shape.dim[override->axis] != override->count))
-				fail(slot->name,
-				     "eta has %lld values along axis %d, which do not broadcast to "
-				     "its shape",
-				     (long long) override->count, override->axis);
+				fail(where, "%lld values along axis %d do not broadcast to '%s'",
+				     (long long) override->count, override->axis, slot->name);
 			if (!agrees(&eta[i], override, x))
 				assign_eta(arena, override, x, &eta[i]);
 		}
@@ -150,8 +148,9 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 // ---- the shape of v and b -------------------------------------------------------------
 
 // Reads full, rows, scalar, or '1,768' with or without brackets.
-static Shape parse_slot(const char *name, const Shape *full, const char *text)
+static Shape parse_slot(const char *where, const Slot *of, const char *text)
 {
+	const Shape *full = &of->shape;
 	if (!strcmp(text, "full"))
 		return *full;
 	if (!strcmp(text, "rows") || !strcmp(text, "scalar"))
@@ -166,21 +165,22 @@ static Shape parse_slot(const char *name, const Shape *full, const char *text)
 			slot.dim[slot.rank++] = n;
 	}
 	if (!fits || slot.rank != full->rank || at[strspn(at, ")] ")])
-		fail(name,
-		     "--slots: expected full, rows, scalar, or the parameter's shape with 1 for "
-		     "each axis that is averaged, found '%s'",
-		     text);
+		fail(where,
+		     "expected full, rows, scalar, or the shape of '%s' with 1 for each axis that "
+		     "is averaged, found '%s'",
+		     of->name, text);
 	return slot;
 }
 
 void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
+		const char *where = place_of(arena, "--slots", &list->at[k]);
 		Slots slots = matched(arena, g, "--slots", &list->at[k]);
 		for (int n = 0; n < slots.count; n++) {
 			int i = slots.at[n];
 			const Slot *slot = &g->slots.at[i];
-			Shape shape = parse_slot(slot->name, &slot->shape, list->at[k].expr);
+			Shape shape = parse_slot(where, slot, list->at[k].expr);
 			if (same_shape(&shape, &eta[i].slot))
 				continue;
 			eta[i].slot = shape;
