@@ -216,12 +216,14 @@ int amos_input_beneath(const char *folder, const char *other, const char *name)
 	int found = open(path, O_PATH | O_CLOEXEC);
 	if (found < 0)
 		return -1;
-	char *at = path_of(found), *real = realpath(*folder ? folder : ".", NULL);
+	char *at = path_of(found), *real = at ? realpath(*folder ? folder : ".", NULL) : NULL;
+	int cause = at && real ? EXDEV : errno;
 	bool may = at && (is_beneath(at, real) || is_beneath(at, other));
 	free(at);
 	free(real);
 	snprintf(link, sizeof link, "/proc/self/fd/%d", found);
-	int file = may ? open_noted(link, path, O_NONBLOCK) : -1, cause = may ? errno : EXDEV;
+	int file = may ? open_noted(link, path, O_NONBLOCK) : -1;
+	cause = may ? errno : cause;
 	close(found);
 	errno = cause;
 	return file;
