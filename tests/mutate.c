@@ -355,9 +355,10 @@ static bool try_mutant(const char *path)
 		take_through(arena, path);
 		catch_end(&caught);
 	} else {
-		good = strstr(caught.message, path) || strstr(caught.message, "loss");
+		good = caught.status != STATUS_BUG &&
+		       (strstr(caught.message, path) || strstr(caught.message, "loss"));
 		if (!good)
-			printf("%s, mutant %llu: no file in the message: %s\n", tried,
+			printf("%s, mutant %llu: a bug, or no file in the message: %s\n", tried,
 			       (unsigned long long)number, caught.message);
 		free(caught.message);
 	}
@@ -439,7 +440,7 @@ int main(int argc, char **argv)
 	for (int i = first; operands && i < argc; i++)
 		for (number = 0; try_altered(argv[i], argv[i], path, omit); number++)
 			;
-	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
+	printf("mutate: %d mutants of %d models, %d bugs or messages without the file\n", made,
 	       argc - first, wrong);
 	return wrong || !made;
 }

@@ -80,8 +80,10 @@ void bug_at(const char *file, int line, const char *fmt, ...)
 	va_start(args, fmt);
 	char *text = message_of("bug in amosc", fmt, args), *message = NULL;
 	va_end(args);
-	if (innermost && asprintf(&message, "%s (%s:%d)", text, file, line) >= 0)
+	if (innermost && asprintf(&message, "%s (%s:%d)", text, file, line) >= 0) {
+		free(text);
 		fail_with(STATUS_BUG, message, 0);
+	}
 	fprintf(stderr, "%s (%s:%d)\n", text, file, line);
 	abort();
 }

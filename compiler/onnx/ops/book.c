@@ -61,7 +61,9 @@ static Item attr_item(const Call *c, const char *op, const char *name)
 	case 'I':
 		return ints_item(c, a->n_ints, a->ints);
 	default:
-		bug("%s: attribute %s is for no line of the book", c->node->op_type, name);
+		if (kind)
+			bug("%s: attribute %s is for no line of the book", c->node->op_type, name);
+		return default_item(kind, otherwise); // of another opset, without a type
 	}
 }
 

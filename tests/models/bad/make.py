@@ -183,7 +183,9 @@ with open('loop.onnx', 'wb') as file:
 # An output without a type.
 save('no-type.onnx', [relu], row, outputs=[ValueInfoProto(name='y')])
 
-# An attribute without the tensor that its type promises.
+# An attribute without the tensor that its type promises, and one of another opset without a type, which is left out.
 filled = helper.make_node('ConstantOfShape', ['s'], ['f'], value=helper.make_tensor('v', TensorProto.FLOAT, [1], [2]))
 filled.attribute[0].ClearField('t')
-save('no-tensor.onnx', [filled, helper.make_node('Add', ['x', 'f'], ['y'])], row, [array('s', [2, 4])])
+dropped = helper.make_node('Dropout', ['x'], ['d'])
+dropped.attribute.add(name='ratio', f=0.5)
+save('no-tensor.onnx', [filled, dropped, helper.make_node('Add', ['d', 'f'], ['y'])], row, [array('s', [2, 4])])

@@ -1296,9 +1296,9 @@ for one, n in zip(model.graph.initializer, model.graph.node[:3]):
 save(model, "adapted.onnx")
 
 # Corners on which ONNX Runtime and the text of ONNX agree: the odd element of a transposed convolution's padding, a start before the first entry of
-# a slice that goes down, known and computed, and a padding of integers beyond 2^53.
-save(parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
-corners (float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1, 1, 4] odd, float[1, 1, 4] upper, int64[1] first, int64[n] computed, int64[5] around)
+# a slice that goes down, known and computed, a padding of integers beyond 2^53, and norms of a single number and along no axis.
+save(parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+corners (float number, float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1, 1, 4] odd, float[1, 1, 4] upper, int64[1] first, int64[n] computed, int64[5] around, float size, float root, float log, float[1, 1, 2] squares)
 <float[1, 1, 4] w = {1, 10, 100, 1000}, int64[1] far = {-9}, int64[1] end = {-9223372036854775807}, int64[1] axis = {0}, int64[1] down = {-1}, int64[2] sides = {1, 1}, int64 large = {9223372036854775806}>
 {
   odd = ConvTranspose<output_shape = [4]>(x, w)
@@ -1306,4 +1306,8 @@ corners (float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1, 1, 4] odd, fl
   first = Slice(k, far, end, axis, down)
   computed = Slice(k, from, end, axis, down)
   around = Pad(k, sides, large)
+  size = ReduceL1(number)
+  root = ReduceL2(number)
+  log = ReduceLogSum(size)
+  squares = ReduceSumSquare<noop_with_empty_axes = 1>(x)
 }"""), "corners.onnx")
