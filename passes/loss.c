@@ -29,6 +29,8 @@ static const Loss losses[] = {
 #undef LOSS
 };
 
+enum { WEIGHTS = 2 }; // the operand of a loss that weighs its labels
+
 // Returns the loss of losses.def that an expression calls; NULL: none.
 static const Loss *loss_called(const Expr *e)
 {
@@ -90,6 +92,12 @@ static bool is_name(void *name, const Expr *e)
 	return e->kind == X_name && !strcmp(e->name, name);
 }
 
+// Returns the shape of an operand of the expression.
+static Shape operand_shape(Graph *g, const Expr *e, int k)
+{
+	return val(g, eval_expr(g, where, e->in[k], look_name, g))->shape;
+}
+
 static bool is_unknown(void *graph, const Expr *e)
 {
 	double literal;
@@ -104,37 +112,72 @@ static bool is_classification(void *none, const Expr *e)
 	return loss && loss->constant == CONSTANT_frequencies;
 }
 
+static bool is_no_function(void *graph, const Expr *e)
+{
+	const Graph *g = graph;
+	return e->kind == X_call && e->op == OPS && e->function < 0 &&
+	       !book_defs(g->book, BOOK_def, e->name);
+}
+
 // ---- new inputs -----------------------------------------------------------------------
 
-// Labels of a cross entropy are class numbers, one per row of logits; any other input has the type
-// and shape of the operand that it is compared with.
-static void add_input(Graph *g, const Expr *call, const Expr *name)
+// Returns the operand that gives a new input its shape: of a loss the first, if it is known.
+static const Expr *shape_giver(Graph *g, const Expr *call, const Expr *name)
 {
 	const Expr *other = NULL;
-	if (find_slot(g, name->name) >= 0)
-		fail(where, "'%s' is a weight of the model; give the new input another name",
-		     name->name);
 	for (int k = 0; k < call->nin; k++)
-		if (call->in[k] != name && !is_unknown(g, call->in[k]))
+		if (call->in[k] != name && !is_unknown(g, call->in[k]) &&
+		    !(other && loss_called(call)))
 			other = call->in[k];
 	if (!other)
 		fail(where, "'%s' is unknown, and no other operand gives its shape; %s", name->name,
 		     outs_text(g));
+	return other;
+}
+
+// Returns the label that a loss of class numbers ignores.
+static int64_t ignored_label(const Expr *call)
+{
+	const Expr *e = call->nattr ? call->attr[0] : NULL;
+	if (e && e->kind == X_num && e->x != (double)(int64_t)e->x)
+		fail(where,
+		     "%s: expected an integer, the label to ignore, found %g" HELP
+		     "smoothing follows it: %s(..; -100, %g)",
+		     call->name, e->x, call->name, e->x);
+	return e && e->kind == X_num ? (int64_t)e->x : -100;
+}
+
+// Labels of a cross entropy are class numbers, one per row of logits, and weights are numbers in
+// the same places; any other input has the type and shape of the operand that it is compared with.
+static void add_input(Graph *g, const Expr *call, const Expr *name)
+{
+	const Loss *loss = loss_called(call);
+	if (find_slot(g, name->name) >= 0)
+		fail(where, "'%s' is a weight of the model; give the new input another name",
+		     name->name);
+	const Expr *other = shape_giver(g, call, name);
+	if (loss && loss->operand != OPERAND_numbers && call->in[0] == name)
+		fail(where,
+		     "%s('%s', ..): expected %s of the model, found a new input" HELP
+		     "labels are the second argument",
+		     call->name, name->name, operands[loss->operand]);
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
+	bool weights = loss && call->nin > WEIGHTS && call->in[WEIGHTS] == name;
 	Slot slot = {.name = name->name,
 	             .kind = S_input,
-	             .type = like->type,
+	             .type = weights && !is_float(like->type) ? E_f32 : like->type,
 	             .shape = like->shape,
 	             .counts = true};
-	const Loss *loss = loss_called(call);
 	if (loss && loss->labels == LABELS_classes) {
-		slot.type = E_i64;
 		if (slot.shape.rank == 0)
 			fail(where, "%s: expected logits with an axis of classes, found a scalar",
 			     call->name);
-		slot.limit = slot.shape.dim[--slot.shape.rank];
-		slot.ignore =
-		    call->nattr && call->attr[0]->kind == X_num ? (int64_t)call->attr[0]->x : -100;
+		int64_t classes = slot.shape.dim[--slot.shape.rank];
+		if (!weights) {
+			slot.type = E_i64;
+			slot.limit = classes;
+			slot.ignore = ignored_label(call);
+		}
 	}
 	add_slot(g, slot);
 }
@@ -147,6 +190,21 @@ static void add_inputs(Graph *g, const Expr *e)
 	for (int k = 0; e->kind == X_call && k < e->nin; k++)
 		if (is_unknown(g, e->in[k]))
 			add_input(g, e, e->in[k]);
+}
+
+// Fails if the weights of a loss have another shape than its labels.
+static void check_weights(Graph *g, const Expr *e)
+{
+	for (int k = 0; k < e->nin; k++)
+		check_weights(g, e->in[k]);
+	const Loss *loss = loss_called(e);
+	if (!loss || e->nin <= WEIGHTS)
+		return;
+	Shape expected = operand_shape(g, e, 0), found = operand_shape(g, e, WEIGHTS);
+	expected.rank -= loss->labels == LABELS_classes;
+	if (!same_shape(&expected, &found))
+		fail(where, "%s: expected weights %s, one per label; found %s", e->name,
+		     shape_text(g->arena, E_f32, &expected), shape_text(g->arena, E_f32, &found));
 }
 
 // ---- the loss -------------------------------------------------------------------------
@@ -183,12 +241,29 @@ static bool compares_classes(Graph *g, const Expr *call)
 	       !is_float(val(g, eval_expr(g, where, call->in[1], look_name, g))->type);
 }
 
-// Returns the value of function `name` for the operands of `call`.
-static Ref called_instead(Graph *g, const Expr *call, const char *name)
+// Returns the value of function `name` for the first `n` operands of `call` and what it ignores.
+static Ref called_instead(Graph *g, const Expr *call, const char *name, int n)
 {
 	Expr same = *call;
 	same.name = name;
+	same.nin = MIN(n, call->nin);
+	same.nattr = MIN(1, call->nattr);
 	return scalar(g, eval_expr(g, where, &same, look_name, g));
+}
+
+// Adds what an evaluation of several batches weighs a loss by: the number of labels that count, or
+// the sum of their weights.
+static void add_loss_count(Graph *g, const Expr *call)
+{
+	Expr total = *call;
+	total.name = "weight_sum";
+	total.in = call->in + WEIGHTS;
+	total.nin = 1;
+	total.nattr = 0;
+	if (compares_classes(g, call))
+		add_out(g, COUNT_OF "loss", called_instead(g, call, "counted", call->nin));
+	else if (call->nin > WEIGHTS)
+		add_out(g, COUNT_OF "loss", scalar(g, eval_expr(g, where, &total, look_name, g)));
 }
 
 // Returns the loss whose multiple by a number the expression is, or the expression itself.
@@ -234,7 +309,14 @@ static void loss_of(Graph *g, const char *text)
 		     integer, outs_text(g));
 	if (!real && !find_part(e, is_unknown, g))
 		fail(where, "'%s' uses no model output; %s", text, outs_text(g));
+	const Expr *no_function = find_part(e, is_no_function, g);
+	if (no_function)
+		fail(where,
+		     "unknown function '%s'" HELP
+		     "losses are %s; total(..) is a sum, average(..) a mean",
+		     no_function->name, loss_names(g->arena));
 	add_inputs(g, e);
+	check_weights(g, e);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)
@@ -242,13 +324,13 @@ static void loss_of(Graph *g, const char *text)
 		     shape_text(g->arena, v->type, &v->shape));
 	const Expr *call = find_part(e, is_classification, NULL);
 	if (call && compares_classes(g, call) && !find_output(g, "accuracy")) {
-		add_out(g, "accuracy", called_instead(g, call, "accuracy"));
-		add_out(g, COUNT_OF "accuracy", called_instead(g, call, "counted"));
+		add_out(g, "accuracy", called_instead(g, call, "accuracy", WEIGHTS));
+		add_out(g, COUNT_OF "accuracy", called_instead(g, call, "counted", WEIGHTS));
 	}
 	set_loss(g, scalar(g, r));
 	const Expr *one = without_factor(e);
-	if (loss_called(one) && compares_classes(g, one))
-		add_out(g, COUNT_OF "loss", called_instead(g, one, "counted"));
+	if (loss_called(one))
+		add_loss_count(g, one);
 }
 
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
@@ -319,12 +401,6 @@ static bool is_misused(void *graph, const Expr *e)
 	       found != loss->operand;
 }
 
-// Returns the shape of an operand of the expression.
-static Shape operand_shape(Graph *g, const Expr *e, int k)
-{
-	return val(g, eval_expr(g, where, e->in[k], look_name, g))->shape;
-}
-
 // True if elements of operand k, but not the only one, meet several of the other operand.
 static bool repeats(Graph *g, const Expr *e, int k)
 {
@@ -345,8 +421,8 @@ static Uneven uneven_operands(Graph *g, const Expr *e)
 {
 	const Loss *loss = loss_called(e);
 	bool maps =
-	    e->kind == X_call && e->nin == 2 &&
-	    (loss ? loss->labels == LABELS_values : e->op < OPS && prims[e->op].cls == C_map);
+	    e->kind == X_call && (loss ? e->nin >= 2 && loss->labels == LABELS_values
+	                               : e->nin == 2 && e->op < OPS && prims[e->op].cls == C_map);
 	if (!maps || find_part(e, is_unknown, g))
 		return EVEN;
 	Uneven found = (repeats(g, e, 0) ? FIRST : EVEN) | (repeats(g, e, 1) ? SECOND : EVEN);

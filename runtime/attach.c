@@ -72,10 +72,24 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 	                                   : "");
 }
 
+// Returns help about a value that is out of range; "": none.
+static const char *value_help(const struct amos_feed *feed, const struct amos_opened *file,
+                              char *room, size_t bytes)
+{
+	*room = 0;
+	if (file->token && !file->vocabulary.count)
+		snprintf(room, bytes, HELP "text:PATH:auto numbers only the bytes that occur");
+	else if (feed->to->ignore)
+		snprintf(room, bytes,
+		         HELP "classes are numbered from 0; labels of %lld are ignored",
+		         (long long)feed->to->ignore);
+	return room;
+}
+
 static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)
 {
 	double found = amos_number(feed->from->bytes, feed->from->type, at);
-	char expected[128];
+	char expected[128], help[128];
 	bool real = amos_types[feed->to->type].class == 'f';
 	if (feed->to->limit && !real)
 		snprintf(expected, sizeof expected, "integers from 0 to %lld",
@@ -96,9 +110,7 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 	                 : feed->stream ? "token"
 	                                : "element",
 	                 (long long)(at / per), expected, found,
-	                 file->token && !file->vocabulary.count ? HELP
-	                     "text:PATH:auto numbers only the bytes that occur"
-	                                                        : "");
+	                 value_help(feed, file, help, sizeof help));
 }
 
 static int all_ignored(const struct amos_data *data, const struct amos_feed *feed)
@@ -116,6 +128,23 @@ static bool is_valid(const struct amos_slot *to, double x, bool exact)
 	return isnan(x) ? exact : !to->limit || isinf(x) || fabs(x) < (double)to->limit;
 }
 
+// Fails if bytes that would be divided by 255 are 0 and 1 alone: flags, not shades.
+static int check_shades(const struct amos_data *data, const struct amos_feed *feed)
+{
+	const struct amos_array *from = feed->from;
+	const unsigned char *bytes = from->bytes;
+	int64_t count = amos_elements(from->rank, from->dim), i = 0;
+	bool flags = false;
+	while (bytes && i < count && bytes[i] <= 1)
+		flags |= bytes[i++];
+	if (!flags || i < count)
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "--data %s=%s: expected bytes up to 255, which are divided by 255; found "
+	                 "0 and 1 alone" HELP "raw(SOURCE) keeps 0 and 1, and so do Booleans",
+	                 feed->source->name, data->files[feed->source->file].text);
+}
+
 static int check_values(const struct amos_data *data, const struct amos_feed *feed)
 {
 	enum { CHUNK = 4096 };
@@ -126,6 +155,8 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	int64_t count = amos_elements(from->rank, from->dim);
 	bool integer = amos_types[to->type].class != 'f';
 	bool ignored = to->ignore && count && !data->exact; // until another label is found
+	if (feed->divide != 1 && !data->exact)
+		return check_shades(data, feed);
 	if (amos_attachable(to->type, from->type, integer ? to->limit : 0))
 		return AMOS_DONE;
 	if (!from->bytes)
@@ -233,7 +264,10 @@ static int check_windows(const struct amos_data *data)
 static int check_names(const struct amos_data *data, const struct amos_model *model,
                        const char *const *entries)
 {
-	char names[1024] = "";
+	char names[1024] = "", unused[512] = "";
+	for (int i = 0; i < data->nsources; i++)
+		if (data->sources[i].by_name && !data->sources[i].taken)
+			amos_list_name(unused, sizeof unused, data->sources[i].name);
 	for (int64_t i = 0; i < model->nslots; i++)
 		if (model->slots[i].kind == AMOS_SLOT_INPUT)
 			amos_list_name(names, sizeof names, model->slots[i].name);
@@ -243,9 +277,10 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 			continue;
 		if (is_read(model, slot->offset, entries))
 			return amos_fail(AMOS_INPUT,
-			                 "input '%s' has no data; the inputs are %s" HELP
+			                 "input '%s' has no data; the inputs are %s%s%s" HELP
 			                 "give --data %s=SOURCE; ones and zeros are sources, too",
-			                 slot->name, names, slot->name);
+			                 slot->name, names, *unused ? "; no input takes " : "",
+			                 unused, slot->name);
 	}
 	for (int i = 0; i < data->nsources; i++) {
 		const struct amos_source *source = &data->sources[i];

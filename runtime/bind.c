@@ -160,16 +160,16 @@ static const char *item(bool stream, int64_t n)
 }
 
 // Counts an input of `length` tokens or samples, with `window` elements per sample. Fails if its
-// length disagrees with earlier ones.
-static int count_input(struct amos_data *data, const struct amos_source *source, bool first,
-                       bool stream, int64_t length, int64_t window)
+// length disagrees with that of the first, NULL if this is the first.
+static int count_input(struct amos_data *data, const struct amos_source *source,
+                       const struct amos_source *first, bool stream, int64_t length, int64_t window)
 {
-	if (!first && (stream != data->stream || length != data->length ||
-	               (stream && window != data->window)))
+	if (first && (stream != data->stream || length != data->length ||
+	              (stream && window != data->window)))
 		return amos_fail(
-		    AMOS_INPUT, "--data %s: expected %lld %s, as of another input; found %lld %s",
+		    AMOS_INPUT, "--data %s: expected %lld %s, as of '%s'; found %lld %s",
 		    source->name, (long long)data->length, item(data->stream, data->length),
-		    (long long)length, item(stream, length));
+		    first->name, (long long)length, item(stream, length));
 	if (!stream && source->shift)
 		return amos_fail(
 		    AMOS_INPUT,
@@ -251,7 +251,7 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 	}
 	if (!status)
 		status = bind_names(n, inputs);
-	bool first = true;
+	const struct amos_source *first = NULL;
 	for (int i = 0; !status && !data->exact && i < n; i++) {
 		const struct amos_array *array = samples_of(data, &inputs[i]);
 		int64_t elements = amos_elements(inputs[i].rank, inputs[i].dim),
@@ -261,11 +261,11 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 		const struct amos_source *source = amos_source_of(data, inputs[i].name);
 		bool single = data->counted < 0; // all arrays form one batch
 		bool stream = !single && array->rank == 1 && per > 1;
-		if (stream && !first && !data->stream) // one number, not one row, per sample
+		if (stream && first && !data->stream) // one number, not one row, per sample
 			return amos_shape_mismatch(source, &inputs[i], array, "");
 		status = count_input(data, source, first, stream,
 		                     single ? data->batch : array->dim[0], per);
-		first = false;
+		first = first ? first : source;
 	}
 	return status;
 }

@@ -167,7 +167,7 @@ int amos_run_entry(const struct amos_run *, const struct amos_entry *);
 
 struct amos_mean { // mean of a metric over samples, or over the labels that count
 	double sum;
-	int64_t samples;
+	double weight; // of all samples or labels
 };
 struct amos_held { // an evaluation of the held-out data
 	int64_t step;

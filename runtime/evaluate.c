@@ -42,15 +42,14 @@ void amos_mean_add(struct amos_mean *mean, const struct amos *m, const struct am
 		return;
 	snprintf(name, sizeof name, "count:%s", out);
 	count = amos_find_output(entry, name);
-	if (count >= 0)
-		samples = (int64_t)amos_out_number(m, entry, count);
-	mean->sum += amos_out_number(m, entry, at) * (double)samples;
-	mean->samples += samples;
+	double weight = count < 0 ? (double)samples : amos_out_number(m, entry, count);
+	mean->sum += amos_out_number(m, entry, at) * weight;
+	mean->weight += weight;
 }
 
 double amos_mean(const struct amos_mean *mean)
 {
-	return mean->samples && !isnan(mean->sum) ? mean->sum / (double)mean->samples : NAN;
+	return mean->weight != 0 && !isnan(mean->sum) ? mean->sum / mean->weight : NAN;
 }
 
 // Fails because the mean loss is not finite with the batch that lies in the inputs.

@@ -240,8 +240,8 @@ int amos_command_keep(const char *dir, const struct amos_model *, const struct a
 
 // ---- evaluate.c, train.c, signals.c, constant.c: the training loop ---------------------
 
-// Adds the entry's output of that name, itself a mean over as many elements as output "count:NAME"
-// says, else over `samples`; does nothing if there is none.
+// Adds the output of that name of the entry, itself a mean whose weight is the output "count:NAME",
+// else `samples`; does nothing if there is none.
 void amos_mean_add(struct amos_mean *, const struct amos *, const struct amos_entry *,
                    const char *out, int64_t samples);
 double amos_mean(const struct amos_mean *); // NAN: no samples, or a value was NaN

@@ -144,9 +144,25 @@ static int open_file(struct amos_data *data, const char *text, int *index, int64
 	return status;
 }
 
-static int add_source(struct amos_data *data, const char *name, size_t length,
+// Sets *to to the source of an input that is given again: NAME=SOURCE takes the place of an array
+// of FILE.npz, and keeps it; NULL: that array is not used.
+static int given_again(struct amos_source *source, bool by_name, struct amos_source **to)
+{
+	*to = by_name ? NULL : source;
+	if (source->by_name == by_name)
+		return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
+	if (!by_name)
+		*source = (struct amos_source){.name = source->name};
+	return AMOS_DONE;
+}
+
+static int add_source(struct amos_data *data, const char *name, size_t length, bool by_name,
                       struct amos_source **to)
 {
+	for (int i = 0; i < data->nsources; i++)
+		if (strlen(data->sources[i].name) == length &&
+		    !strncmp(data->sources[i].name, name, length))
+			return given_again(&data->sources[i], by_name, to);
 	char *copy = strndup(name, length);
 	if (!copy || !amos_grow((void **)&data->sources, &data->source_room,
 	                        (size_t)data->nsources + 1, sizeof *data->sources)) {
@@ -154,10 +170,8 @@ static int add_source(struct amos_data *data, const char *name, size_t length,
 		return amos_no_memory("--data");
 	}
 	struct amos_source *source = &data->sources[data->nsources];
-	*source = (struct amos_source){.name = copy};
+	*source = (struct amos_source){.name = copy, .by_name = by_name};
 	data->nsources++;
-	if (amos_source_of(data, source->name) != source)
-		return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
 	*to = source;
 	return AMOS_DONE;
 }
@@ -202,11 +216,10 @@ static int open_all(struct amos_data *data, const char *path)
 			return amos_fail(AMOS_INPUT, "--data %s: expected an input name, NAME=%s",
 			                 path, path);
 		struct amos_source *source = NULL;
-		status = add_source(data, name, strlen(name), &source);
-		if (!status) {
+		status = add_source(data, name, strlen(name), true, &source);
+		if (source) {
 			source->file = i;
 			source->fill = AMOS_ABSENT;
-			source->by_name = true;
 		}
 	}
 	return status;
@@ -241,7 +254,8 @@ int amos_sources_open(struct amos_data *data, const struct amos_list *list)
 			continue;
 		}
 		struct amos_source *source = NULL;
-		status = add_source(data, list->at[i], (size_t)(equals - list->at[i]), &source);
+		status =
+		    add_source(data, list->at[i], (size_t)(equals - list->at[i]), false, &source);
 		char *text = status ? NULL : strdup(equals + 1);
 		if (!status)
 			status = text ? open_source(data, source, text) : amos_no_memory("--data");

@@ -199,6 +199,22 @@ static bool holds_out(const struct training *t)
 	return amos_data_held_out(t->data) && amos_find_entry(t->m->model, "eval");
 }
 
+// Returns how many evaluations there were up to a step, of those that --eval-every chooses.
+static int64_t evaluations(const struct training *t, int64_t step)
+{
+	int64_t every = t->options->eval_every;
+	return every > 0 ? step / every : step * (t->m->more + 1) / amos_data_batches(t->data);
+}
+
+// True if the last evaluations, as many as --patience says, brought no lower loss.
+static bool lost_patience(const struct training *t)
+{
+	const struct amos_position *at = &t->point;
+	return t->options->patience > 0 && at->best.step >= 0 &&
+	       evaluations(t, at->held.step) - evaluations(t, at->best.step) >=
+	           t->options->patience;
+}
+
 static bool ends(const struct training *t, int64_t step, int64_t run)
 {
 	return step >= t->steps || run >= t->runs;
@@ -206,7 +222,7 @@ static bool ends(const struct training *t, int64_t step, int64_t run)
 
 static bool ended(const struct training *t)
 {
-	return ends(t, t->point.step, t->point.run);
+	return ends(t, t->point.step, t->point.run) || lost_patience(t);
 }
 
 // Decides what follows the batch that is to start.
@@ -411,7 +427,9 @@ static int loop(struct training *t)
 	if (status)
 		return settled ? settled : status;
 	t->result->stopped = stopping(t);
-	if (!stopping(t) && holds_out(t) && t->point.held.step != t->point.step)
+	if (!stopping(t) && lost_patience(t) && t->point.losses.weight > 0)
+		status = log_step(t, amos_now()); // it ended between two lines
+	if (!status && !stopping(t) && holds_out(t) && t->point.held.step != t->point.step)
 		status = evaluate(t);
 	if (!status)
 		status = save_last(t);
@@ -480,10 +498,12 @@ static int prepare(struct training *t)
 	t->entry = amos_find_entry(model, "train");
 	if (!t->entry)
 		return amos_fail(AMOS_INPUT, "%s: compiled without training", model->name);
-	if (o->eval_every > 0 && !holds_out(t))
-		return amos_fail(AMOS_INPUT,
-		                 "--eval-every: no data are held out to evaluate on" HELP
-		                 "give --split 0.9");
+	if ((o->eval_every > 0 || o->patience > 0) && !holds_out(t))
+		return amos_fail(
+		    AMOS_INPUT, "--%s: no data are held out to evaluate on" HELP "give --split 0.9",
+		    o->patience > 0 ? "patience" : "eval-every");
+	if (o->patience > 0 && !o->eval_every)
+		return amos_fail(AMOS_USAGE, "--patience does nothing with --eval-every 0");
 	t->loss = amos_find_output(t->entry, "loss");
 	t->scale = amos_find_output(t->entry, "loss_scale");
 	t->skips = amos_find_output(t->entry, "skipped");
@@ -539,8 +559,9 @@ static int train(struct training *t)
 	    (!holds_out(t) || t->point.held.step == t->point.step)) {
 		bool scheduled = amos_find_slot(t->m->model, "amos.steps") >= 0;
 		amos_say(&t->log, "finished at step %lld%s\n", (long long)t->point.step,
-		         scheduled ? ", the last of its schedule"
-		                   : "; larger --steps or --epochs continue it");
+		         lost_patience(t) ? "; a larger --patience continues it"
+		         : scheduled      ? ", the last of its schedule"
+		                          : "; larger --steps or --epochs continue it");
 		return name_best(t);
 	}
 	if (resumed)
@@ -553,6 +574,9 @@ static int train(struct training *t)
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",
 		         (long long)t->point.step, t->dir);
+	else if (!status && lost_patience(t))
+		amos_say(&t->log, "stopped at step %lld: no lower held-out loss since step %lld\n",
+		         (long long)t->point.step, (long long)t->point.best.step);
 	else if (!status && rest)
 		amos_say(&t->log, "the last %lld %s made no update, which takes %lld\n",
 		         (long long)rest, PLURAL(rest, "batch", "batches"),
@@ -570,7 +594,7 @@ static int compare(struct training *t)
 	bool held = isfinite(t->point.best.loss);
 	double loss = held ? t->point.best.loss : amos_mean(&t->ending),
 	       accuracy = held ? t->point.best.accuracy : NAN;
-	if (r->stopped || (!held && t->ending.samples * t->data->batch < LEAST))
+	if (r->stopped || (!held && t->ending.weight * (double)t->data->batch < LEAST))
 		return AMOS_DONE;
 	int status = amos_constant(t->m, t->data, &constant);
 	if (!status && constant.loss > 0 && loss >= constant.loss &&

@@ -4,9 +4,13 @@ usage: python.py MODELS     in an empty folder, with amosc on PYTHONPATH and $AM
 
 import gc
 import logging
+import os
 import pathlib
+import pickle
 import pydoc
+import signal
 import sys
+import threading
 
 import amosc
 import numpy
@@ -187,7 +191,8 @@ fails(
     amosc.compile(mlp, loss=loss, batch=8).train,
     {"x": x[:4], "labels": labels[:4]},
 )
-fails(amosc.UsageError, "--nope: no such option", amosc.compile, mlp, nope=1, batch=8)
+fails(amosc.UsageError, "--nope: no such option", amosc.compile, mlp, nope=1)
+fails(TypeError, "help: store() gives", pickle.dumps, model)
 fails(amosc.UsageError, "epochs: an option of Model.train()", amosc.compile, mlp, epochs=1)
 fails(amosc.UsageError, "minimal: an option of amosc.build()", amosc.compile, mlp, minimal=True)
 fails(amosc.UsageError, "purpose: expected train, eval, run", amosc.compile, mlp, purpose="grad")
@@ -232,6 +237,14 @@ assert again.store() == trained.store()
 assert trained.train(steps=20, progress=lambda now: now.step == 22).step == 22
 fails(ZeroDivisionError, "", trained.train, progress=lambda now: 1 / 0, steps=1)
 fails(amosc.UsageError, "optimizer", trained.train, optimizer="adamw")
+split = amosc.compile(mlp, loss=loss, optimizer="adamw", rate=0.3, batch=8, data="train.npz")
+assert split.train(split=0.5, epochs=1000, patience=2).step < 4000
+
+# Ctrl-C ends a training at any moment, and the handler of the program is back.
+before = trained.steps
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+fails(KeyboardInterrupt, "", trained.train, epochs=1e6)
+assert trained.steps > before and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 # The trained model, and programs ahead of time.
 trained.export("trained.onnx")

@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import signal
+import threading
 import weakref
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
@@ -195,6 +197,30 @@ def text_bytes(name: str, text: str | os.PathLike[str]) -> bytes:
     if b"\0" in found:
         raise ValueError(f"{name}: expected no zero byte, found {text!r}")
     return found
+
+
+class Interrupts:
+    """Keeps Ctrl-C until the end of a call that runs Python functions, of which none may raise:
+    `seen` says whether it came. Elsewhere than in the main thread, and if the program ignores it or
+    handles it outside of Python, it does nothing."""
+
+    def __enter__(self) -> "Interrupts":
+        self.seen = False
+        self._handler: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.getsignal(signal.SIGINT)
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *_: Any) -> None:
+        self.seen = True
+
+    def __exit__(self, *_: Any) -> None:
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
+        if self.seen:
+            self._handler(signal.SIGINT, None)
 
 
 # ---- sessions ---------------------------------------------------------------------------

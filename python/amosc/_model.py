@@ -18,6 +18,7 @@ from ._library import (
     Double,
     InputError,
     Int,
+    Interrupts,
     OnProgress,
     Pointer,
     Progress,
@@ -42,6 +43,7 @@ TRAINING = (
     "steps",
     "epochs",
     "eval_every",
+    "patience",
     "save_every",
     "log_every",
     "resume",
@@ -111,7 +113,9 @@ class Compiled:
 
     def __init__(self, session: Session, file: str):
         self.session, self.file, self.instance = session, file, Pointer()
-        need(lib.amosc_compile(session.handle, ctypes.byref(self.instance), None))
+        with Interrupts():  # notes are printed by Python
+            status = lib.amosc_compile(session.handle, ctypes.byref(self.instance), None)
+        need(status)
         self.inputs = arrays.Inputs(session, self.instance, arrays.INPUTS, file)
         self._kinds: Dict[int, arrays.Arrays] = {arrays.INPUTS: self.inputs}
 
@@ -150,7 +154,7 @@ class Model:
         self._compiled: Compiled | None = None
         self._declared: List[Tuple[str, List[Tuple[str, int]]]] = []
         if not options.get("update_only"):  # which takes no batches
-            with Session(source.path, PURPOSES[purpose], {}) as session:
+            with Session(source.path, PURPOSES[purpose], self._options) as session:
                 self._declared = declared(session)
         if not self._open() or self._data.option is not None:
             self._compile({})
@@ -280,8 +284,8 @@ class Model:
                   amosc.compile()
         progress  is called with a Progress every log_every updates and at the end; a result that is
                   true stops the training
-        options   steps, epochs, split, eval_every, save_every, log_every, seed, mask, out (a run
-                  directory), resume, overwrite
+        options   steps, epochs, split, eval_every, patience, save_every, log_every, seed, mask, out
+                  (a run directory), resume, overwrite
 
         Two trainings of five steps equal one of ten. The weights are those of the last step.
         """
@@ -295,14 +299,16 @@ class Model:
         def show(_: Any, now: Any) -> bool:
             try:
                 ctypes.memmove(ctypes.byref(last), now, min(now.contents.size, ctypes.sizeof(last)))
-                return bool(progress and progress(last))
+                return bool(progress and progress(last)) or interrupts.seen
             except BaseException as e:  # none may pass through C
                 thrown.append(e)
                 return True
 
         call = OnProgress(show)
         training = Training(ctypes.sizeof(Training), (Text * (len(words) + 1))(*words, None), call)
-        status = lib.amos_fit(self._ready().instance, ctypes.byref(training))
+        instance = self._ready().instance
+        with Interrupts() as interrupts:
+            status = lib.amos_fit(instance, ctypes.byref(training))
         if thrown:
             raise thrown[0]
         need(status)
@@ -411,6 +417,12 @@ class Model:
             for name, to in own.items():
                 if name in weights:
                     to.copy_(torch.from_numpy(weights[name]))
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "an amosc.Model cannot be pickled or copied\n"
+            "  help: store() gives its weights and state as bytes, which restore() of another takes"
+        )
 
     def __repr__(self) -> str:
         if self._compiled is None:
