@@ -165,6 +165,23 @@ static int64_t idle_bytes(const struct amos_model *model)
 	return bytes;
 }
 
+struct bytes {
+	char text[24];
+};
+
+// Returns a number of bytes as the command `amosc` prints it.
+static struct bytes bytes_text(int64_t bytes)
+{
+	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	struct bytes to;
+	double x = (double)bytes;
+	int i = 0;
+	for (; x >= 1024 && i + 1 < COUNT(unit); i++)
+		x /= 1024;
+	snprintf(to.text, sizeof to.text, "%.*f %s", i > 0, x, unit[i]);
+	return to;
+}
+
 static int train_and_print(struct command *c, struct amos *m, struct amos_data *data,
                            struct amos_result *result)
 {
@@ -175,12 +192,13 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 	char warning[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
-		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
-		        "batch and threads + %.1f process\n",
+		        "%s%smemory: %s = %s parameters + %s state + %s scratch + %s batch and "
+		        "threads + %s process\n",
 		        m->model->note ? m->model->note : "", data->note,
-		        (double)(b->total - b->batch + batch + process) / 1e6,
-		        (double)b->params / 1e6, (double)b->state / 1e6, (double)b->scratch / 1e6,
-		        (double)(batch + b->pads) / 1e6, (double)process / 1e6);
+		        bytes_text(b->total - b->batch + batch + process).text,
+		        bytes_text(b->params).text, bytes_text(b->state).text,
+		        bytes_text(b->scratch).text, bytes_text(batch + b->pads).text,
+		        bytes_text(process).text);
 	c->options.fresh = !c->checkpoint;
 	int status = amos_train(m, data, &c->options, result);
 	if (status)
@@ -373,8 +391,8 @@ static int verb_info(struct command *c)
 		int64_t launches = 0;
 		for (int64_t k = 0; k < e->nkernels; k++)
 			launches += !e->kernels[k].loop;
-		printf("entry     %s: %lld %s, %.1f MB of scratch\n", e->name, (long long)launches,
-		       PLURAL(launches, "launch", "launches"), (double)e->scratch / 1e6);
+		printf("entry     %s: %lld %s, %s of scratch\n", e->name, (long long)launches,
+		       PLURAL(launches, "launch", "launches"), bytes_text(e->scratch).text);
 	}
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
@@ -383,8 +401,8 @@ static int verb_info(struct command *c)
 			printf("%-9s %s %s\n", kinds[s->kind], s->name,
 			       amos_shape_text(shape, sizeof shape, s->type, (int)s->rank, s->dim));
 	}
-	printf("memory    %.1f MB of parameters, %.1f MB of state\n", (double)model->params / 1e6,
-	       (double)model->state / 1e6);
+	printf("memory    %s of parameters, %s of state\n", bytes_text(model->params).text,
+	       bytes_text(model->state).text);
 	return AMOS_DONE;
 }
 

@@ -31,6 +31,8 @@ class error : public std::runtime_error {
 	int status() const { return code; }
 };
 
+inline std::size_t size_of(int64_t bytes) { return static_cast<std::size_t>(bytes); }
+
 inline void need(int status)
 {
 	if (status)
@@ -143,7 +145,7 @@ class instance {
 	{
 		int64_t bytes;
 		void *data = amos_block(live(), kind, &bytes);
-		return view<float>(static_cast<float *>(data), bytes / sizeof(float));
+		return view<float>(static_cast<float *>(data), size_of(bytes) / sizeof(float));
 	}
 
 	void set_batch(int64_t samples) { need(amos_set_batch(live(), samples)); }
@@ -182,20 +184,20 @@ class instance {
 	void load(const std::string &path) { need(amos_load(live(), path.c_str())); }
 	std::vector<char> store() const
 	{
-		std::vector<char> to(amos_checkpoint_bytes(live()));
-		need(amos_store(live(), to.data(), to.size()));
+		std::vector<char> to(size_of(amos_checkpoint_bytes(live())));
+		need(amos_store(live(), to.data(), static_cast<int64_t>(to.size())));
 		return to;
 	}
 	void restore(const std::vector<char> &from)
 	{
-		need(amos_restore(live(), from.data(), from.size()));
+		need(amos_restore(live(), from.data(), static_cast<int64_t>(from.size())));
 	}
 	// The trained model: as a file, and as the bytes of one.
 	void export_onnx(const std::string &path) const { need(amos_export_onnx(live(), path.c_str())); }
 	std::vector<char> onnx() const
 	{
-		std::vector<char> to(amos_onnx_bytes(live()));
-		need(amos_store_onnx(live(), to.data(), to.size()));
+		std::vector<char> to(size_of(amos_onnx_bytes(live())));
+		need(amos_store_onnx(live(), to.data(), static_cast<int64_t>(to.size())));
 		return to;
 	}
 

@@ -36,7 +36,9 @@ static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 		if (!own)
 			fail(where, "%s is not a regular file" HELP "%s", path, copy_file);
 		fail(where, "not a regular file%s",
-		     S_ISFIFO(st.st_mode) ? HELP "pass - to read a model from a pipe" : "");
+		     S_ISFIFO(st.st_mode)  ? HELP "pass - to read a model from a pipe"
+		     : S_ISDIR(st.st_mode) ? HELP "the trained model of a run RUN is RUN.onnx"
+		                           : "");
 	}
 	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
 	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
