@@ -379,6 +379,50 @@ static const struct amos_feed *labels_itself(const struct amos_data *data,
 	return NULL;
 }
 
+// Adds the labels [from, to) to `sums`, per class, each as the part of all of them that it is, and
+// returns how many count. Of many labels, one in every few is taken.
+static int64_t add_frequencies(const struct amos_feed *labels, int64_t from, int64_t to,
+                               double sign, double *sums)
+{
+	enum { MANY = 1 << 20 };
+	const struct amos_array *array = labels->from;
+	int64_t every = 1 + (to - from) / MANY, count = 0;
+	for (int pass = 0; pass < 2; pass++) {
+		int64_t found = 0;
+		for (int64_t i = from; i < to; i += every) {
+			double label = amos_number(array->bytes, array->type, i);
+			if (label < 0 || label >= (double)labels->to->limit)
+				continue; // ignored
+			found++;
+			if (pass)
+				sums[(int64_t)label] += sign / (double)count;
+		}
+		count = found;
+	}
+	return count;
+}
+
+// True if most labels held out are of classes that are rare in those to train on, or none of them:
+// of sorted samples, the last ones are so.
+static bool differs_held_out(const struct amos_data *data, const struct amos_feed *labels)
+{
+	enum { CLASSES = 4096, EACH = 4 };
+	const struct amos_slot *to = labels->to;
+	int64_t train = data->train * labels->per, all = data->length * labels->per;
+	if (!labels->from || !labels->from->bytes || labels->constant || data->stream ||
+	    data->exact || !to->ignore || to->limit > CLASSES || train == all)
+		return false;
+	double sums[CLASSES] = {0}, differs = 0;
+	int64_t classes = 0;
+	add_frequencies(labels, 0, train, 1, sums);
+	for (int64_t k = 0; k < to->limit; k++)
+		classes += sums[k] > 0;
+	int64_t held = add_frequencies(labels, train, all, -1, sums);
+	for (int64_t k = 0; k < to->limit; k++)
+		differs += fabs(sums[k]) / 2;
+	return held >= EACH * classes && differs > 0.5;
+}
+
 // Reports readings that a user may not have meant.
 static int write_read(struct amos_data *data)
 {
@@ -395,6 +439,12 @@ static int write_read(struct amos_data *data)
 			            name);
 		if (feed->constant && data->counted >= 0 && feed->from && feed->to->rank)
 			amos_append(note, "data: %s: the same array in every batch\n", name);
+		if (differs_held_out(data, feed))
+			amos_append(note,
+			            "warning: --split: the last samples, which are held out, have "
+			            "other classes in '%s' than those to train on; shuffle "
+			            "samples that are sorted\n",
+			            name);
 		if (same)
 			amos_append(note,
 			            "data: %s: the tokens of '%s' themselves; shift(SOURCE) has "
