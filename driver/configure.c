@@ -40,7 +40,8 @@ struct amos_data *open_data(Session *session)
 {
 	struct amos_options given = runtime_options(session);
 	add_cotangents(session, &given);
-	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
+	bool exact = (session->purpose == FOR_OUTPUTS && !chosen(session, OPT_batch)) ||
+	             session->purpose == FOR_GRADIENTS;
 	struct amos_data *data;
 	need_done(amos_data_open(&given, exact, &data));
 	at_end(session->arena, close_data, data);

@@ -1,4 +1,4 @@
-// evaluate.c: computes the mean loss over the held-out data, or over all data.
+// evaluate.c: computes the mean loss, or the outputs, over the held-out data or all data.
 // Every sample counts once; where labels may be ignored, every label that is not.
 #include "rt.h"
 #include <math.h>
@@ -102,4 +102,76 @@ int amos_evaluate_data(struct amos *m, const struct amos_data *data, bool *finit
 	                         .constant = {NAN, NAN, NAN},
 	                         .seconds = NAN};
 	return AMOS_DONE;
+}
+
+// ---- outputs --------------------------------------------------------------------------
+
+// Fails if output i has no row per sample of a batch: another size of axis 0, or one that depends
+// on the data.
+static int check_rows(const struct amos *m, const struct amos_entry *entry, int64_t i,
+                      int64_t batch)
+{
+	const struct amos_out *out = &entry->outs[i];
+	int64_t dim[10] = {0};
+	amos_out_shape(m, entry, i, dim);
+	if (out->rank && dim[0] == batch && !memcmp(dim, out->dim, sizeof *dim * (size_t)out->rank))
+		return AMOS_DONE;
+	char shape[256];
+	return amos_fail(
+	    AMOS_INPUT,
+	    "%s: output '%s': expected a row for each sample of a batch of %lld, found %s" HELP
+	    "run it on one batch of the inputs' exact shapes",
+	    m->model->name, out->name, (long long)batch,
+	    amos_shape_text(shape, sizeof shape, (int)out->type, (int)out->rank, dim));
+}
+
+// Copies the rows of `samples` samples, of a batch that was run, behind those of `done` samples.
+static int take_rows(const struct amos *m, const struct amos_data *data,
+                     const struct amos_entry *entry, int64_t done, int64_t samples, char **to)
+{
+	int status = AMOS_DONE;
+	for (int64_t i = 0; !status && i < entry->nouts; i++) {
+		size_t row = (size_t)(entry->outs[i].bytes / data->batch);
+		if (!to[i])
+			continue;
+		status = check_rows(m, entry, i, data->batch);
+		if (!status)
+			memcpy(to[i] + row * (size_t)done, amos_out_bytes(m, entry, i),
+			       row * (size_t)samples);
+	}
+	return status;
+}
+
+int amos_run_data(struct amos *m, const struct amos_data *data, const struct amos_entry *entry,
+                  char ***to)
+{
+	int64_t all = amos_data_eval_samples(data), n;
+	int status = AMOS_DONE;
+	*to = calloc((size_t)entry->nouts + 1, sizeof **to);
+	if (!*to)
+		return amos_no_memory("run");
+	for (int64_t i = 0; !status && i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		if (out->auxiliary)
+			continue;
+		(*to)[i] = malloc((size_t)(out->bytes / data->batch * all) + 1);
+		status = (*to)[i] ? AMOS_DONE : amos_no_memory(out->name);
+	}
+	// The rows after the last sample are those of the batch before, or zeros.
+	for (int64_t done = 0; !status && done < all; done += n) {
+		n = all - done < data->batch ? all - done : data->batch;
+		status = amos_data_eval(data, m, done, n);
+		if (!status)
+			status = amos_call(m, entry, NULL, NULL);
+		if (!status)
+			status = take_rows(m, data, entry, done, n, *to);
+	}
+	return status;
+}
+
+void amos_outputs_free(const struct amos_entry *entry, char **outputs)
+{
+	for (int64_t i = 0; outputs && i < entry->nouts; i++)
+		free(outputs[i]);
+	free(outputs);
 }

@@ -88,6 +88,13 @@ static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
 	return status ? status : amos_checkpoint_open(c->checkpoint, last, to);
 }
 
+static int open_data(const struct command *c, int exact, const char *const *entries,
+                     struct amos_data **to)
+{
+	int status = amos_data_open(&c->options, exact, to);
+	return status ? status : amos_data_attach(*to, c->model, entries);
+}
+
 // Opens the model and the data that the entries read, calls `work`, and closes both.
 static int with_model(struct command *c, int exact, const char *const *entries,
                       int work(struct command *, struct amos *, struct amos_data *))
@@ -117,9 +124,12 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 		status = amos_checkpoint_load(checkpoint, m);
 	amos_checkpoint_close(checkpoint);
 	if (!status)
-		status = amos_data_open(o, exact, &data);
-	if (!status)
-		status = amos_data_attach(data, c->model, entries);
+		status = open_data(c, exact, entries, &data);
+	if (status == AMOS_INPUT && exact && data) { // they may be samples of several batches
+		amos_data_close(data);
+		data = NULL;
+		status = open_data(c, 0, entries, &data);
+	}
 	if (!status && !o->quiet)
 		amos_print(stderr, data->unused, "");
 	if (!status && !o->quiet && !(c->verb->takes & LOOP)) // train prints it with the note
@@ -287,8 +297,10 @@ static int verb_eval(struct command *c)
 	return with_model(c, 0, (const char *const[]){"eval", NULL}, evaluate);
 }
 
-// Writes the entry's outputs by name.
-static int write_outputs(const struct amos *m, const struct amos_entry *entry, const char *path)
+// Writes the entry's outputs by name: of the batch that was run, or if they are given, `rows` of
+// `samples` samples.
+static int write_outputs(const struct amos *m, const struct amos_entry *entry, char **rows,
+                         int64_t samples, const char *path)
 {
 	struct amos_array *outs = calloc((size_t)entry->nouts + 1, sizeof *outs);
 	if (!outs)
@@ -301,7 +313,9 @@ static int write_outputs(const struct amos *m, const struct amos_entry *entry, c
 		outs[n] = (struct amos_array){
 		    .name = out->name, .type = (int)out->type, .rank = (int)out->rank};
 		amos_out_shape(m, entry, i, outs[n].dim);
-		outs[n++].bytes = amos_out_bytes(m, entry, i);
+		if (rows)
+			outs[n].dim[0] = samples;
+		outs[n++].bytes = rows ? rows[i] : amos_out_bytes(m, entry, i);
 	}
 	int status = amos_npz_write(path, n, outs);
 	free(outs);
@@ -311,12 +325,19 @@ static int write_outputs(const struct amos *m, const struct amos_entry *entry, c
 static int run(struct command *c, struct amos *m, struct amos_data *data)
 {
 	const struct amos_entry *entry = amos_find_entry(c->model, "run");
+	char **rows = NULL;
 	int status = amos_output_check(c->options.out);
-	if (!status)
+	if (!status && !data->exact)
+		status = amos_run_data(m, data, entry, &rows);
+	if (!status && data->exact)
 		status = amos_data_eval(data, m, 0, 1);
-	if (!status)
+	if (!status && data->exact)
 		status = amos_call(m, entry, NULL, NULL);
-	return status ? status : write_outputs(m, entry, c->options.out);
+	if (!status)
+		status =
+		    write_outputs(m, entry, rows, amos_data_eval_samples(data), c->options.out);
+	amos_outputs_free(entry, rows);
+	return status;
 }
 
 static int verb_run(struct command *c)
@@ -412,7 +433,7 @@ static const struct verb verbs[] = {
     {"eval", COMMON | RUN | SPLIT | JSON | KEEP, "[CHECKPOINT]",
      "Compute loss and metrics over all data, or the held-out part", verb_eval},
     {"run", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
-     "Write the outputs of one batch, of the inputs' exact shapes, to OUT.npz", verb_run},
+     "Write the outputs of one batch, or of samples along axis 0, to OUT.npz", verb_run},
     {"export", COMMON | OUT | KEEP, "CHECKPOINT",
      "Write the weights of a checkpoint or run directory to OUT.onnx, the trained model, or "
      "OUT.npz",

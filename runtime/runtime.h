@@ -283,6 +283,11 @@ int amos_folder_free(const char *dir, bool overwrite);
 // eval_* of the result; all else is none. Fails if the loss is not finite, unless `finite` is
 // given: then that becomes false, and amos_error() says why.
 int amos_evaluate_data(struct amos *, const struct amos_data *, bool *finite, struct amos_result *);
+// Computes the outputs of amos_data_eval_samples() samples in order, a batch at a time, and sets
+// to[i] to those of output i, one after another; NULL: it is auxiliary. Fails if an output has no
+// row per sample. amos_outputs_free() frees them, of a failure too.
+int amos_run_data(struct amos *, const struct amos_data *, const struct amos_entry *, char ***to);
+void amos_outputs_free(const struct amos_entry *, char **);
 // Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
 // the caller.
 int amos_command(const char *dir, int *argc, char ***argv);

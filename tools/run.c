@@ -1,5 +1,6 @@
 // run.c: implements amosc run and amosc grad.
-// Runs one batch through the model. Output: its outputs, loss and gradients as an .npz file.
+// Runs one batch through the model, or samples. Output: outputs, loss and gradients as an .npz
+// file.
 #include "number.h"
 #include "tool.h"
 #include <stdlib.h>
@@ -10,6 +11,8 @@ typedef struct Batch {
 	const Graph *graph;
 	struct amos *open; // has run the batch
 	const struct amos_entry *entry;
+	char **rows;                 // outputs of all samples; NULL: of one batch
+	int64_t samples;             // of the rows
 	VEC(struct amos_array) list; // to be written
 	Table *names;                // of the list
 	Table *outs;                 // name -> index in the entry's outputs + 1
@@ -68,7 +71,9 @@ static void add_outs(Batch *a)
 		Elem from = (Elem)out->type, type = output ? output->type : from;
 		if (!rounded && is_float(type) && is_float(from))
 			type = from;
-		const void *bytes = amos_out_bytes(a->open, a->entry, i);
+		const void *bytes = a->rows ? a->rows[i] : amos_out_bytes(a->open, a->entry, i);
+		if (a->rows)
+			shape.dim[0] = a->samples;
 		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, from, type));
 	}
 }
@@ -139,6 +144,20 @@ static void call(Session *session, const Batch *a)
 
 // ---- run and grad ---------------------------------------------------------------------
 
+static void free_rows(void *batch)
+{
+	Batch *a = batch;
+	amos_outputs_free(a->entry, a->rows);
+}
+
+// Runs all samples, a batch at a time.
+static void run_samples(const struct amos_data *data, Batch *a)
+{
+	a->samples = amos_data_eval_samples(data);
+	at_end(a->arena, free_rows, a);
+	need_done(amos_run_data(a->open, data, a->entry, &a->rows));
+}
+
 static void run_batch(Session *session)
 {
 	const char *out = stream_output(session, "OUT.npz");
@@ -152,30 +171,35 @@ static void run_batch(Session *session)
 	attach_data(p);
 	tell(session, "%s", p->data->read);
 	struct amos *open = open_program(p);
-	Batch a = {.arena = session->arena,
-	           .graph = program_graph(p),
-	           .open = open,
-	           .entry = &open->model->entries[0],
-	           .names = table_new(session->arena),
-	           .outs = table_new(session->arena),
-	           .declared = table_new(session->arena)};
+	Batch *a = NEW(session->arena, Batch);
+	*a = (Batch){.arena = session->arena,
+	             .graph = program_graph(p),
+	             .open = open,
+	             .entry = &open->model->entries[0],
+	             .names = table_new(session->arena),
+	             .outs = table_new(session->arena),
+	             .declared = table_new(session->arena)};
 	for (int i = 0; i < p->model->outputs.count; i++) {
 		const Input *output = &p->model->outputs.at[i];
-		*table_cell_s(a.declared, output->name) = (uint64_t)(uintptr_t)output;
+		*table_cell_s(a->declared, output->name) = (uint64_t)(uintptr_t)output;
 	}
-	need_done(amos_data_eval(p->data, open, 0, 1));
-	call(session, &a);
-	add_outs(&a);
+	if (p->data->exact) {
+		need_done(amos_data_eval(p->data, open, 0, 1));
+		call(session, a);
+	} else {
+		run_samples(p->data, a);
+	}
+	add_outs(a);
 	bool gradients = session->purpose == FOR_GRADIENTS;
 	if (gradients)
-		each_initializer(p->model, session->arena, gradient_of, add_gradient, &a);
-	for (int i = 0; i < a.graph->slots.count && gradients; i++) {
-		const Slot *s = &a.graph->slots.at[i];
-		const double *x = s->kind == S_input ? gradient_of(&a, i) : NULL;
+		each_initializer(p->model, session->arena, gradient_of, add_gradient, a);
+	for (int i = 0; i < a->graph->slots.count && gradients; i++) {
+		const Slot *s = &a->graph->slots.at[i];
+		const double *x = s->kind == S_input ? gradient_of(a, i) : NULL;
 		if (x)
-			add_gradient(&a, s->name, s->shape, x);
+			add_gradient(a, s->name, s->shape, x);
 	}
-	write_arrays(session, &a, out);
+	write_arrays(session, a, out);
 }
 
 void verb_run(Session *session)
