@@ -539,7 +539,7 @@ static void wav_folders(void)
 	      "%s", amos_error());
 	options = options_of("data", "x=windows(windows(wav:clips/yes; 1); 2, 1)", "data",
 	                     "y=windows(frames.npy; 2, 1)", NULL);
-	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of another input"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of 'x'"),
 	      "%s", amos_error());
 	write_npy("three.npy", "<i4", 0, "3,", frames, 12);
 	declare(0, "x", E_f32, 0, 3, 2, 2, 1);
@@ -628,7 +628,7 @@ static void windows(void)
 	CHECK(amos_data_eval_samples(data) == 12, "all windows that the last tokens make");
 	CHECK(amos_data_eval(data, m, 9, BATCH) == AMOS_INPUT, "a batch behind the last window");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=order.npy", NULL);
-	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of another input"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of 'x'"),
 	      "two lengths");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=stream.bin:u16", "split",
 	                     "0.995", NULL);
