@@ -539,8 +539,8 @@ static void wav_folders(void)
 	      "%s", amos_error());
 	options = options_of("data", "x=windows(windows(wav:clips/yes; 1); 2, 1)", "data",
 	                     "y=windows(frames.npy; 2, 1)", NULL);
-	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of 'x'"),
-	      "%s", amos_error());
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "as of 'x'"), "%s",
+	      amos_error());
 	write_npy("three.npy", "<i4", 0, "3,", frames, 12);
 	declare(0, "x", E_f32, 0, 3, 2, 2, 1);
 	declare(1, "y", E_i64, 2, 2, 2, 2);
@@ -841,10 +841,9 @@ static void constants(void)
 	declare(1, "x", E_f32, 0, 2, 3, 2);
 	CHECK(!attach(0, &options) && amos_data_batches(data) == 8, "a constant of 3 rows");
 	slots[0].counts = 1;
-	CHECK(
-	    attach(0, &options) == AMOS_INPUT &&
-	        strstr(amos_error(), "--data x: expected 3 samples, as of another input; found 24"),
-	    "samples are as many: %s", amos_error());
+	CHECK(attach(0, &options) == AMOS_INPUT &&
+	          strstr(amos_error(), "--data x: expected 3 samples, as of 'y'; found 24"),
+	      "samples are as many: %s", amos_error());
 	slots[0].counts = 0;
 }
 

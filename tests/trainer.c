@@ -105,7 +105,10 @@ int main(int argc, char **argv)
 	expect(0, "run parts --data x=x.npy -o out5.npz", "out.txt", "");
 	CHECK(!amos_npz_read("out5.npz", &n, &arrays) && arrays[0].dim[0] == 5, "five samples");
 	amos_npz_free(n, arrays);
-	expect(1, "run parts --data x=y.npy -o none.npz", "err.txt", "expected f32[4,3], found");
+	static const float narrow[10];
+	write_npy("narrow.npy", "<f4", false, "5, 2", narrow, sizeof narrow);
+	expect(1, "run parts --data x=narrow.npy -o none.npz", "err.txt",
+	       "expected f32[4,3], found f32[5,2]");
 	CHECK(access("none.npz", F_OK), "a rejected run leaves a file");
 	expect(2, "grad --data x=x.npy -o g.npz", "err.txt", "one argument too many: grad");
 	expect(2, "run --data x=x.npy", "err.txt", "expected -o");
