@@ -207,7 +207,49 @@ static _Noreturn void bad_usage(const struct amos_command_line *line, const char
 	exit(AMOS_USAGE);
 }
 
-static void take_key(const struct parse *p, int key)
+// True if a word is `name` but for one character more, less or changed.
+static bool is_one_apart(const char *name, const char *word, size_t length)
+{
+	size_t count = strlen(name), same = 0, end = 0;
+	while (same < count && same < length && name[same] == word[same])
+		same++;
+	while (end < count - same && end < length - same &&
+	       name[count - 1 - end] == word[length - 1 - end])
+		end++;
+	return count - same - end <= 1 && length - same - end <= 1;
+}
+
+// True if `name` is one of the parts of a word, such as batch of batch-size.
+static bool is_part(const char *name, const char *word, size_t length)
+{
+	size_t count = strlen(name);
+	for (size_t i = 0; i + count <= length; i++)
+		if ((!i || word[i - 1] == '-') && !strncmp(word + i, name, count) &&
+		    (i + count == length || word[i + count] == '-'))
+			return true;
+	return false;
+}
+
+// Says which option an unknown one may mean.
+static void suggest(const struct parse *p, const char *word)
+{
+	bool (*const near[])(const char *, const char *, size_t) = {is_one_apart, is_part};
+	word += strspn(word, "-");
+	size_t length = strcspn(word, "=");
+	if (length == 2 && !strncmp(word, "lr", length)) {
+		word = "rate";
+		length = strlen(word);
+	}
+	for (int i = 0; i < COUNT(near); i++)
+		for (int k = 0; k < p->count; k++)
+			if (near[i](p->name[k], word, length)) {
+				fprintf(stderr, "  help: did you mean --%s?\n", p->name[k]);
+				return;
+			}
+}
+
+// Takes an option, or what `word` has instead of one.
+static void take_key(const struct parse *p, int key, const char *word)
 {
 	const struct amos_command_line *line = p->line;
 	if (key == HELP_KEY) {
@@ -218,8 +260,11 @@ static void take_key(const struct parse *p, int key)
 		print_usage(line);
 		exit(amos_end_output(AMOS_DONE));
 	}
-	if (key == '?') // getopt_long() has reported the error
+	if (key == '?') { // getopt_long() has reported the error
+		if (!optopt)
+			suggest(p, word);
 		bad_usage(line, NULL, NULL);
+	}
 	for (int k = 0; k < p->count; k++) {
 		int row = p->row[k];
 		bool is = key == FIRST_KEY + row || key == line->row[row].letter;
@@ -233,7 +278,8 @@ static void parse_words(const struct parse *p, int argc, char **argv)
 	const struct amos_command_line *line = p->line;
 	optind = 0; // starts anew
 	for (int key; (key = getopt_long(argc, argv, p->letters, p->options, NULL)) != -1;)
-		take_key(p, key == '?' && !strcmp(argv[optind - 1], "-?") ? HELP_KEY : key);
+		take_key(p, key == '?' && !strcmp(argv[optind - 1], "-?") ? HELP_KEY : key,
+		         argv[optind - 1]);
 	for (int k = optind; k < argc; k++) {
 		if (k - optind >= line->most)
 			bad_usage(line, "one argument too many: %s", argv[k]);
