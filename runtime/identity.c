@@ -103,8 +103,8 @@ static const char *line_of(const char *text, const char *like)
 // Fails because the line `like` is missing from the other text or differs there.
 static int differ(const char *run, const char *like, const char *expected, const char *found)
 {
-	expected = expected ? expected + strcspn(expected, "\t\n") + 1 : "none given";
-	found = found ? found + strcspn(found, "\t\n") + 1 : "none given";
+	expected = expected ? expected + strcspn(expected, "\t\n") + 1 : "none";
+	found = found ? found + strcspn(found, "\t\n") + 1 : "none";
 	return amos_fail(AMOS_INPUT,
 	                 "%s: %.*s differs from the run's; expected %.*s, found %.*s" HELP
 	                 "give the same as before, or start another run with -o DIR",

@@ -110,7 +110,7 @@ static void knows_its_own(void)
 	other.identity = "model\tcontent 2\n";
 	CHECK(train_with(&other, &same, 1, &r) == AMOS_INPUT &&
 	          strstr(amos_error(),
-	                 "model differs from the run's; expected none given, found content 2"),
+	                 "model differs from the run's; expected none, found content 2"),
 	      "another model");
 }
 
