@@ -47,6 +47,21 @@ static bool has_all_rows(const struct amos_data *data, const struct amos_feed *f
 	return from->rank && from->dim[0] == data->length && feed->stream == data->stream;
 }
 
+// Returns help about labels of another shape than their input's; "": none.
+static const char *labels_help(const struct amos_slot *to, const struct amos_array *from)
+{
+	int rank = (int)to->rank;
+	if (to->ignore && from->rank == rank + 1 && from->dim[rank] == to->limit)
+		return HELP "labels are class numbers; those of one-hot rows are argmax over the "
+		            "last axis";
+	bool first = to->ignore && from->rank == rank && rank > 1;
+	for (int a = 1; a < rank && first; a++)
+		first = from->dim[a] == (a + 1 < rank ? to->dim[a + 1] : to->limit);
+	return first ? HELP "the last axis of logits is that of classes; in --loss, "
+	                    "permute(logits; [0, 2, 3, 1]) moves axis 1 of [N, C, H, W] there"
+	             : "";
+}
+
 // Chooses how an array fills its input. Fails if the shapes do not fit.
 static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 {
@@ -65,11 +80,7 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 		return AMOS_DONE;
 	struct amos_input as = {.name = to->name, .type = to->type, .rank = rank};
 	memcpy(as.dim, to->dim, sizeof as.dim);
-	bool one_hot = to->ignore && from->rank > 1 && from->dim[from->rank - 1] == to->limit;
-	return amos_shape_mismatch(feed->source, &as, from,
-	                           one_hot ? HELP "labels are class numbers; those of one-hot rows "
-	                                          "are argmax over the last axis"
-	                                   : "");
+	return amos_shape_mismatch(feed->source, &as, from, labels_help(to, from));
 }
 
 // Returns help about a value that is out of range; "": none.
