@@ -95,6 +95,22 @@ static int open_data(const struct command *c, int exact, const char *const *entr
 	return status ? status : amos_data_attach(*to, c->model, entries);
 }
 
+// True if all arrays have the exact shapes of their inputs.
+static bool is_one_batch(const struct amos_data *data, const struct amos_model *model)
+{
+	bool all = true;
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		const struct amos_array *from =
+		    s->kind == AMOS_SLOT_INPUT
+		        ? amos_source_array(data, amos_source_of(data, s->name))
+		        : NULL;
+		all &= !from || (from->rank == s->rank &&
+		                 !memcmp(from->dim, s->dim, sizeof *s->dim * (size_t)s->rank));
+	}
+	return all;
+}
+
 // Opens the model and the data that the entries read, calls `work`, and closes both.
 static int with_model(struct command *c, int exact, const char *const *entries,
                       int work(struct command *, struct amos *, struct amos_data *))
@@ -125,7 +141,7 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	amos_checkpoint_close(checkpoint);
 	if (!status)
 		status = open_data(c, exact, entries, &data);
-	if (status == AMOS_INPUT && exact && data) { // they may be samples of several batches
+	if (status == AMOS_INPUT && exact && data && !is_one_batch(data, c->model)) {
 		amos_data_close(data);
 		data = NULL;
 		status = open_data(c, 0, entries, &data);

@@ -230,12 +230,29 @@ static bool is_part(const char *name, const char *word, size_t length)
 	return false;
 }
 
+// True if a word is an option of another command.
+static bool is_of_others(const struct amos_command_line *line, const char *word, size_t length)
+{
+	bool found = false;
+	for (int i = 0; i < line->rows; i++) {
+		const char *name = line->row[i].name;
+		size_t same = 0;
+		while (same < length && name[same] &&
+		       (name[same] == '_' ? '-' : name[same]) == word[same])
+			same++;
+		found |= same == length && !name[same];
+	}
+	return found;
+}
+
 // Says which option an unknown one may mean.
 static void suggest(const struct parse *p, const char *word)
 {
 	bool (*const near[])(const char *, const char *, size_t) = {is_one_apart, is_part};
 	word += strspn(word, "-");
 	size_t length = strcspn(word, "=");
+	if (is_of_others(p->line, word, length))
+		return;
 	if (length == 2 && !strncmp(word, "lr", length)) {
 		word = "rate";
 		length = strlen(word);
