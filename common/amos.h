@@ -174,7 +174,7 @@ AMOS_API int amos_forward(struct amos *m);
 AMOS_API int amos_evaluate(struct amos *m, double *loss);
 /* Trains on the batch: computes gradients and updates the parameters. With
  * `amosc build --accumulate N`, every N-th call updates them. *loss: the mean loss before the
- * update. */
+ * update; if it is not finite, as of inputs that are not, the parameters are not finite, either. */
 AMOS_API int amos_step(struct amos *m, double *loss);
 /* The two halves of a step. Between them, the gradients may be read and changed: summed over
  * processes, clipped, or used to update the parameters in another way. amos_gradient() replaces the

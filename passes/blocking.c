@@ -418,7 +418,7 @@ static bool has_partials(const Scheduler *t, const Groups *groups, int64_t rows,
 		return false;
 	if (columns == 1)
 		return t->machine->threads > 1 && rows * bytes_read(t) >= ALONE && groups->n < RANK;
-	return rows * columns >= LARGE_SPACE && rows >= BLOCKS && columns <= LONG;
+	return rows * columns >= rows_space(t->machine) && rows >= BLOCKS && columns <= LONG;
 }
 
 static bool cut_partials(Scheduler *t, const Groups *groups)

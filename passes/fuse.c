@@ -302,7 +302,7 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 	*both = *main;
 	// Of a large space, workers own rows, and what sums are needed for takes another launch.
 	bool by_rows = main->kind == L_col && main->reduce == row_axes(&main->space) &&
-	               count_of(&main->space) >= LARGE_SPACE;
+	               count_of(&main->space) >= rows_space(f->machine);
 	if (reductions(main->kind) && reductions(other->kind))
 		return main->kind == other->kind && main->reduce == other->reduce &&
 		       same_shape(&p->space, &c->space) && !(by_rows && needs_reduction(f, p, c));

@@ -12,6 +12,8 @@ enum {
 	SHORT = 256,     // elements of a part, at least
 };
 
+// ---- rows -----------------------------------------------------------------------------
+
 // Returns the first of the axes at the end of x that v reduces all of.
 static int first_reduced(const Val *v, const Shape *x)
 {
@@ -63,6 +65,8 @@ static bool has_few_results(const Graph *g, const Val *v, int64_t workers)
 	return few && rows < count && (rows > results || count / rows >= LARGE);
 }
 
+// ---- columns --------------------------------------------------------------------------
+
 // True for a sum over all axes but the last, which is short, of a value with rows enough.
 static bool has_few_columns(const Graph *g, const Val *v, int64_t columns)
 {
@@ -85,30 +89,90 @@ static Ref put_columns(Graph *g, const Val *v, Ref x)
 	return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){0}), v->shape);
 }
 
+// A sum down the rows of [samples, rows, columns], but for axes of one element.
+typedef struct Down {
+	int64_t samples, rows, columns;
+	bool last; // the columns are the last axis
+} Down;
+
+// Finds what a reduction goes down; false: it is none of rows of several columns.
+static bool find_down(const Val *v, const Shape *from, Down *d)
+{
+	*d = (Down){1, 1, 1, from->rank && last_dim(from) > 1};
+	for (int a = from->rank - 1; a >= 0; a--) {
+		bool reduced = axes_mask(v) >> a & 1;
+		if (from->dim[a] == 1)
+			continue;
+		if (reduced && (d->columns == 1 || d->samples > 1))
+			return false;
+		*(reduced ? &d->rows : d->rows == 1 ? &d->columns : &d->samples) *= from->dim[a];
+	}
+	return d->rows > 1;
+}
+
+// True if so few workers have all columns that each would have many elements. Workers have rows if
+// there is one sample, and its columns are the last axis.
+static bool has_long_columns(const Graph *g, const Val *v, int64_t workers)
+{
+	enum { WIDE = 64, LONG = 1 << 15 }; // columns and elements of a worker
+	Down d;
+	if (v->op != O_sum || !find_down(v, &val(g, v->in[0])->shape, &d))
+		return false;
+	bool few = d.samples * ceil_div(d.columns, WIDE) < workers;
+	return few && d.rows * MIN(d.columns, WIDE) >= LONG && (d.samples > 1 || !d.last);
+}
+
+static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
+{
+	Down d;
+	find_down(v, &val(g, x)->shape, &d);
+	if (d.samples == 1) {
+		x = put_reshape(g, x, shape_of(2, (int64_t[]){d.rows, d.columns}));
+		return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){0}), v->shape);
+	}
+	int64_t parts = 1;
+	while (d.samples * parts < wanted && d.rows % (2 * parts) == 0)
+		parts *= 2;
+	int64_t each[] = {d.samples, parts, d.rows / parts, d.columns};
+	x = put_reduce(g, v->op, put_reshape(g, x, shape_of(4, each)), 1, (int64_t[]){2});
+	x = put_reshape(g, x, shape_of(3, (int64_t[]){d.samples, parts, d.columns}));
+	return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){1}), v->shape);
+}
+
+// ---- the pass -------------------------------------------------------------------------
+
 typedef struct Parts {
 	const Graph *from;
-	int64_t workers, wanted; // of a launch; parts
-	int64_t columns;         // that are few
+	int64_t workers, wanted; // of a launch; parts of rows
+	int64_t down, narrow;    // workers, and how many columns are few, of columns
 } Parts;
 
 static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Parts *p = context;
-	if (has_few_columns(p->from, v, p->columns))
+	if (has_few_columns(p->from, v, p->narrow))
 		return put_columns(to, v, in[0]);
+	if (has_long_columns(p->from, v, p->down))
+		return put_down(to, v, in[0], p->workers);
 	bool few = has_few_results(p->from, v, p->workers);
 	return few ? put_in_parts(to, v, in[0], p->wanted) : put_as(to, v, in);
 }
 
+static bool has_parts(const Parts *p, const Val *v)
+{
+	return has_few_columns(p->from, v, p->narrow) || has_long_columns(p->from, v, p->down) ||
+	       has_few_results(p->from, v, p->workers);
+}
+
 const Graph *parts_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
-	bool gpu = machine->threads > 1, some = false;
-	Parts p = {from, machine->workers, PARTS, machine->lanes / 2 - 1};
-	if (gpu)
-		p = (Parts){from, wave_of(machine), wave_of(machine), 0};
+	int64_t wave = wave_of(machine);
+	Parts p = {from, machine->workers, PARTS, machine->workers / 4, machine->lanes / 2 - 1};
+	if (machine->threads > 1)
+		p = (Parts){from, wave, wave, wave, 0};
+	bool some = false;
 	for (Ref r = 1; r < (Ref)from->nval && !some; r++)
-		some = has_few_results(from, val(from, r), p.workers) ||
-		       has_few_columns(from, val(from, r), p.columns);
+		some = has_parts(&p, val(from, r));
 	if (!some)
 		return from;
 	Graph *to = graph_like(arena, from);

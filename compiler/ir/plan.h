@@ -279,6 +279,13 @@ static inline int64_t wave_of(const Machine *machine)
 	return (int64_t)machine->workers * RESIDENT;
 }
 
+// Elements of a space from which workers own rows of it, and join their reductions over all rows:
+// fewer on a GPU, which has room for more workers.
+static inline int64_t rows_space(const Machine *machine)
+{
+	return machine->threads > 1 ? LARGE_SPACE / 4 : LARGE_SPACE;
+}
+
 // ---- machine.c ------------------------------------------------------------------------
 
 extern const Machine machines[];
