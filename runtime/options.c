@@ -123,6 +123,7 @@ struct parse { // a command line and the options it accepts
 	char (*name)[32];
 	struct option *options;
 	char *letters;
+	char **words; // getopt_long() sorts them
 };
 
 // The letter, or the first one of the name: what --help sorts by.
@@ -290,17 +291,17 @@ static void take_key(const struct parse *p, int key, const char *word)
 	}
 }
 
-static void parse_words(const struct parse *p, int argc, char **argv)
+static void parse_words(const struct parse *p, int argc)
 {
 	const struct amos_command_line *line = p->line;
 	optind = 0; // starts anew
-	for (int key; (key = getopt_long(argc, argv, p->letters, p->options, NULL)) != -1;)
-		take_key(p, key == '?' && !strcmp(argv[optind - 1], "-?") ? HELP_KEY : key,
-		         argv[optind - 1]);
+	for (int key; (key = getopt_long(argc, p->words, p->letters, p->options, NULL)) != -1;)
+		take_key(p, key == '?' && !strcmp(p->words[optind - 1], "-?") ? HELP_KEY : key,
+		         p->words[optind - 1]);
 	for (int k = optind; k < argc; k++) {
 		if (k - optind >= line->most)
-			bad_usage(line, "one argument too many: %s", argv[k]);
-		line->argument(line->context, argv[k]);
+			bad_usage(line, "one argument too many: %s", p->words[k]);
+		line->argument(line->context, p->words[k]);
 	}
 	if (argc - optind < line->least)
 		bad_usage(line, "expected an argument: %s", line->arguments);
@@ -313,19 +314,19 @@ void amos_parse(const struct amos_command_line *line, int argc, char **argv)
 	                  .row = calloc(rows + 1, sizeof *p.row),
 	                  .name = calloc(rows + 1, sizeof *p.name),
 	                  .options = calloc(rows + 3, sizeof *p.options),
-	                  .letters = calloc(2 * rows + 2, 1)};
-	char **words = calloc((size_t)argc + 1, sizeof *words); // getopt_long() sorts them
-	if (!p.row || !p.name || !p.options || !p.letters || !words) {
+	                  .letters = calloc(2 * rows + 2, 1),
+	                  .words = calloc((size_t)argc + 1, sizeof *p.words)};
+	if (!p.row || !p.name || !p.options || !p.letters || !p.words) {
 		fprintf(stderr, "%s: out of memory\n", line->program);
 		exit(AMOS_MACHINE);
 	}
-	memcpy(words, argv, (size_t)argc * sizeof *words);
-	words[0] = (char *)line->program;
+	memcpy(p.words, argv, (size_t)argc * sizeof *p.words);
+	p.words[0] = (char *)line->program;
 	list_options(&p);
-	parse_words(&p, argc, words);
+	parse_words(&p, argc);
 	free(p.row);
 	free(p.name);
 	free(p.options);
 	free(p.letters);
-	free(words);
+	free(p.words);
 }
