@@ -110,8 +110,8 @@ static Ref join_samples(Graph *g, Ref r, const Convolution *c, int64_t columns)
 	return put_reshape(g, r, groups == 1 ? one : each);
 }
 
-// [size.. O, positions] times [positions, C]: windows of the gradient have no zeros between their
-// elements, as those of x may, and few outputs have a row for each tap.
+// [size.. O, positions] times [positions, C]. Windows of the gradient have no zeros between their
+// elements, as those of x may have, and a row for each output and tap, where outputs are few.
 static Ref turned_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
 {
 	const Shape *flat = &val(g, dot->in[1])->shape;

@@ -7,8 +7,9 @@
 //   transposed             most elements of the windows are zeros. Without them it is the product
 //                          of x and the kernel, whose elements are added where windows of the
 //                          result have them.
-//   few outputs            they would fill few lanes of a tile. The same product has a column for
-//                          each output and tap of the last axes.
+//   few outputs            these would fill few lanes of a tile. The product of x and the kernel,
+//                          as for transposed ones, has a column for each output and each tap of
+//                          the last axes.
 #include "passes.h"
 
 // True if a product with this kernel [1, G, taps, 1] is computed as a sum, if it is depthwise.
@@ -46,9 +47,9 @@ const Val *windows_of_matrix(const Graph *g, Ref r)
 	return fits && (single || grouped) && last_dim(shape) == fan ? window : NULL;
 }
 
-// True if so few outputs would leave most lanes of a tile empty, and x has channels enough: what is
-// added is written to memory, beside which matrix registers, which load 16 channels, take less
-// time.
+// True if so few outputs would leave most lanes of a tile empty, and x has enough channels: the
+// product is written to memory before its elements are added. Products of 16 bits, where registers
+// of matrices load the channels, take so little time that this pays off for more of them only.
 static bool has_few_outputs(const Graph *g, const Convolution *c, int64_t taps, int64_t outputs)
 {
 	enum { MOST = 6, EACH = 4, LOADED = 16 }; // outputs; channels for each output
@@ -57,7 +58,8 @@ static bool has_few_outputs(const Graph *g, const Convolution *c, int64_t taps, 
 	return c->from.dim[1] == 1 && taps > 1 && outputs <= MOST && channels >= each * outputs;
 }
 
-// Returns the first of the axes whose taps, with the outputs, fill a vector.
+// Returns the first of the last axes whose taps, times the outputs, are enough columns to fill most
+// lanes of a vector.
 static int first_added(const WindowAxes *w, int64_t outputs)
 {
 	enum { COLUMNS = 12 };
@@ -125,8 +127,7 @@ WindowAxis transposed_axis(const Convolution *c, int a)
 	                    .up = own.stride};
 }
 
-// Axes before c->first stay windows: x is [N, G, C, out.., in.., size..] then, of the sizes of
-// these.
+// Axes before c->first stay windows: of x, these are [N, G, C, out.., in.., size..].
 static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 {
 	const Shape *kernel = &val(g, dot->in[1])->shape, *windows = &c->window->shape;

@@ -2,10 +2,7 @@
 // In the new graph, the door builds no composites.
 #include "passes.h"
 
-enum {
-	LARGE = 1 << 16, // elements for several workers to reduce
-	ROWS = 4,        // to which a scatter adds, at most, if sums are to do it
-};
+enum { ROWS = 4 }; // to which a scatter adds, at most, if sums are to do it
 
 // True if v adds many updates to few rows.
 static bool adds_to_few(const Graph *g, const Val *v)
@@ -13,7 +10,7 @@ static bool adds_to_few(const Graph *g, const Val *v)
 	enum { ADD = 1 };
 	return v->op == O_scatter && v->attr->i[0] == 0 && v->attr->i[1] == ADD &&
 	       count_of(&v->shape) && v->shape.dim[0] <= ROWS && v->type == E_f32 &&
-	       count_of(&val(g, v->in[2])->shape) >= LARGE;
+	       count_of(&val(g, v->in[2])->shape) >= LARGE_SPACE;
 }
 
 // Workers of a GPU that each had a row would look at all updates, one after another. Instead, sums

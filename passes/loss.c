@@ -29,7 +29,7 @@ static const Loss losses[] = {
 #undef LOSS
 };
 
-enum { WEIGHTS = 2 }; // the operand of a loss that weighs its labels
+enum { WEIGHTS = 2 }; // the operand of a loss that holds the weights of its labels
 
 // Returns the loss of losses.def that an expression calls; NULL: none.
 static const Loss *loss_called(const Expr *e)
@@ -251,8 +251,8 @@ static Ref called_instead(Graph *g, const Expr *call, const char *name, int n)
 	return scalar(g, eval_expr(g, where, &same, look_name, g));
 }
 
-// Adds what an evaluation of several batches weighs a loss by: the number of labels that count, or
-// the sum of their weights.
+// Adds the weight of a batch's loss in the mean over several batches: the number of labels that
+// count, or the sum of their weights.
 static void add_loss_count(Graph *g, const Expr *call)
 {
 	Expr total = *call;

@@ -1,92 +1,90 @@
 // parts.c: reduces in parts what has few results.
-// A worker has results of its own, so few results have few workers, however many elements each of
-// them is reduced from. The sum over samples and positions of a gradient, for each of three
-// channels, becomes sums of parts of each sample, and sums of these. Where channels come last,
-// workers have rows, and join their sums themselves (blocking.c); but three columns would fill
-// three lanes of a vector. Several rows are one then, whose sums are added.
+// Each result belongs to one worker, so a sum with few results has few workers, however many
+// elements it adds up. The sum over samples and positions of a gradient, for each of three
+// channels, becomes sums over parts of each sample, and sums of these. Where channels come last,
+// workers own rows, and join their sums themselves (blocking.c); but three columns would fill three
+// lanes of a vector. There, several rows become one, and their sums are added.
 #include "index.h"
 #include "passes.h"
 
-enum {
-	LARGE = 1 << 16, // elements for several workers to reduce
-	SHORT = 256,     // elements of a part, at least
-};
+// Reduces an axis of x as `split`, then axes of the results as `rest`. The reshape between both
+// keeps the door from merging them.
+static Ref put_twice(Graph *g, const Val *v, Ref x, Shape split, int64_t axis, Shape rest, int n,
+                     const int64_t *axes)
+{
+	x = put_reduce(g, v->op, put_reshape(g, x, split), 1, &axis);
+	x = put_reduce(g, v->op, put_reshape(g, x, rest), n, axes);
+	return put_reshape(g, x, v->shape);
+}
 
 // ---- rows -----------------------------------------------------------------------------
 
-// Returns the first of the axes at the end of x that v reduces all of.
-static int first_reduced(const Val *v, const Shape *x)
+// Returns the first of the axes at the end of x that v reduces all of. *rows: the elements of the
+// axes before them.
+static int first_reduced(const Val *v, const Shape *x, int64_t *rows)
 {
 	int first = x->rank;
-	unsigned axes = axes_mask(v);
+	uint32_t axes = axes_mask(v);
 	while (first > 0 && (x->dim[first - 1] == 1 || axes >> (first - 1) & 1))
 		first--;
+	*rows = 1;
+	for (int a = 0; a < first; a++)
+		*rows *= x->dim[a];
 	return first;
 }
 
 Ref put_in_parts(Graph *g, const Val *v, Ref x, int64_t wanted)
 {
+	enum { SHORT = 256 }; // elements of a part, at least
 	const Shape *from = &val(g, x)->shape;
-	int first = first_reduced(v, from), n = 0;
-	int64_t results = count_of(&v->shape), rows = 1, parts = 1, axes[RANK] = {first};
-	for (int a = 0; a < first; a++)
-		rows *= from->dim[a];
-	int64_t row = count_of(from) / MAX(1, rows);
+	int64_t rows, parts = 1, axes[RANK], count = count_of(from);
+	int first = first_reduced(v, from, &rows), n = 0;
+	int64_t row = count / MAX(1, rows);
 	while (rows * parts < wanted && row % (2 * parts) == 0 && row / (2 * parts) >= SHORT)
 		parts *= 2;
-	bool few = v->op != O_argmax && v->op != O_cumsum && rows * row >= LARGE && row > 1;
-	if (!few || rows * parts == results || first + 2 > RANK)
+	bool few = v->op != O_argmax && v->op != O_cumsum && count >= LARGE_SPACE && row > 1;
+	if (!few || rows * parts == count_of(&v->shape) || first + 2 > RANK)
 		return put_as(g, v, &x);
-	Shape split = *from;
-	split.rank = first + 2;
+	Shape split = *from, rest;
 	split.dim[first] = parts;
 	split.dim[first + 1] = row / parts;
-	Ref each = put_reduce(g, v->op, put_reshape(g, x, split), 1, (int64_t[]){first + 1});
-	// The reshape keeps the door from merging both reductions.
-	split.rank--;
-	each = put_reshape(g, each, split);
+	split.rank = first + 2;
+	rest = split;
+	rest.rank = first + 1;
 	for (int a = 0; a <= first; a++)
 		if (a == first || axes_mask(v) >> a & 1)
 			axes[n++] = a;
-	return put_reshape(g, put_reduce(g, v->op, each, n, axes), v->shape);
+	return put_twice(g, v, x, split, first + 1, rest, n, axes);
 }
 
 // True for a sum of several results, fewer than workers, over samples too, or of so many elements
 // that no cache holds them for the maps that follow.
-static bool has_few_results(const Graph *g, const Val *v, int64_t workers)
+static bool has_few_results(const Val *v, const Shape *from, int64_t workers)
 {
-	if (v->op != O_sum)
-		return false;
-	const Shape *from = &val(g, v->in[0])->shape;
-	int64_t results = count_of(&v->shape), rows = 1, count = count_of(from);
-	for (int a = 0; a < first_reduced(v, from); a++)
-		rows *= from->dim[a];
-	bool few = results > 1 && results < workers && count >= LARGE;
-	return few && rows < count && (rows > results || count / rows >= LARGE);
+	int64_t results = count_of(&v->shape), count = count_of(from), rows;
+	first_reduced(v, from, &rows);
+	bool few = results > 1 && results < workers && count >= LARGE_SPACE;
+	return few && rows < count && (rows > results || count / rows >= LARGE_SPACE);
 }
 
 // ---- columns --------------------------------------------------------------------------
 
-// True for a sum over all axes but the last, which is short, of a value with rows enough.
-static bool has_few_columns(const Graph *g, const Val *v, int64_t columns)
+// True for a sum over all axes but the last, which is short, of a value with enough rows.
+static bool has_few_columns(const Val *v, const Shape *from, int64_t columns)
 {
-	int64_t last = last_dim(&v->shape);
-	if (v->op != O_sum || last < 2 || last > columns || count_of(&v->shape) != last)
-		return false;
-	const Shape *from = &val(g, v->in[0])->shape;
-	int64_t count = count_of(from);
-	return last_dim(from) == last && count >= LARGE && count / last % 2 == 0;
+	int64_t last = last_dim(&v->shape), count = count_of(from);
+	return last > 1 && last <= columns && count_of(&v->shape) == last &&
+	       last_dim(from) == last && count >= LARGE_SPACE && count / last % 2 == 0;
 }
 
 static Ref put_columns(Graph *g, const Val *v, Ref x)
 {
-	enum { MOST = 16 }; // rows that are one
+	enum { MOST = 16 }; // rows that become one
 	int64_t columns = last_dim(&v->shape), rows = count_of(&val(g, x)->shape) / columns;
 	int64_t each = common_divisor(rows, MOST);
-	x = put_reshape(g, x, shape_of(2, (int64_t[]){rows / each, each * columns}));
-	x = put_reduce(g, v->op, x, 1, (int64_t[]){0});
-	x = put_reshape(g, x, shape_of(2, (int64_t[]){each, columns}));
-	return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){0}), v->shape);
+	Shape split = shape_of(2, (int64_t[]){rows / each, each * columns});
+	Shape rest = shape_of(2, (int64_t[]){each, columns});
+	return put_twice(g, v, x, split, 0, rest, 1, (int64_t[]){0});
 }
 
 // A sum down the rows of [samples, rows, columns], but for axes of one element.
@@ -95,7 +93,7 @@ typedef struct Down {
 	bool last; // the columns are the last axis
 } Down;
 
-// Finds what a reduction goes down; false: it is none of rows of several columns.
+// Finds what a reduction goes down. False: it does not go down rows of several columns.
 static bool find_down(const Val *v, const Shape *from, Down *d)
 {
 	*d = (Down){1, 1, 1, from->rank && last_dim(from) > 1};
@@ -110,16 +108,16 @@ static bool find_down(const Val *v, const Shape *from, Down *d)
 	return d->rows > 1;
 }
 
-// True if so few workers have all columns that each would have many elements. Workers have rows if
+// True if so few workers have all columns that each would have many elements. Workers own rows if
 // there is one sample, and its columns are the last axis.
-static bool has_long_columns(const Graph *g, const Val *v, int64_t workers)
+static bool has_long_columns(const Val *v, const Shape *from, int64_t workers)
 {
 	enum { WIDE = 64, LONG = 1 << 15 }; // columns and elements of a worker
 	Down d;
-	if (v->op != O_sum || !find_down(v, &val(g, v->in[0])->shape, &d))
+	if (!find_down(v, from, &d) || (d.samples == 1 && d.last))
 		return false;
-	bool few = d.samples * ceil_div(d.columns, WIDE) < workers;
-	return few && d.rows * MIN(d.columns, WIDE) >= LONG && (d.samples > 1 || !d.last);
+	return d.samples * ceil_div(d.columns, WIDE) < workers &&
+	       d.rows * MIN(d.columns, WIDE) >= LONG;
 }
 
 static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
@@ -133,10 +131,9 @@ static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
 	int64_t parts = 1;
 	while (d.samples * parts < wanted && d.rows % (2 * parts) == 0)
 		parts *= 2;
-	int64_t each[] = {d.samples, parts, d.rows / parts, d.columns};
-	x = put_reduce(g, v->op, put_reshape(g, x, shape_of(4, each)), 1, (int64_t[]){2});
-	x = put_reshape(g, x, shape_of(3, (int64_t[]){d.samples, parts, d.columns}));
-	return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){1}), v->shape);
+	Shape split = shape_of(4, (int64_t[]){d.samples, parts, d.rows / parts, d.columns});
+	Shape rest = shape_of(3, (int64_t[]){d.samples, parts, d.columns});
+	return put_twice(g, v, x, split, 2, rest, 1, (int64_t[]){1});
 }
 
 // ---- the pass -------------------------------------------------------------------------
@@ -147,21 +144,32 @@ typedef struct Parts {
 	int64_t down, narrow;    // workers, and how many columns are few, of columns
 } Parts;
 
+typedef enum Form { F_whole, F_columns, F_down, F_rows } Form;
+
+static Form form_of(const Parts *p, const Val *v)
+{
+	if (v->op != O_sum)
+		return F_whole;
+	const Shape *from = &val(p->from, v->in[0])->shape;
+	return has_few_columns(v, from, p->narrow)    ? F_columns
+	       : has_long_columns(v, from, p->down)   ? F_down
+	       : has_few_results(v, from, p->workers) ? F_rows
+	                                              : F_whole;
+}
+
 static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Parts *p = context;
-	if (has_few_columns(p->from, v, p->narrow))
+	switch (form_of(p, v)) {
+	case F_columns:
 		return put_columns(to, v, in[0]);
-	if (has_long_columns(p->from, v, p->down))
+	case F_down:
 		return put_down(to, v, in[0], p->workers);
-	bool few = has_few_results(p->from, v, p->workers);
-	return few ? put_in_parts(to, v, in[0], p->wanted) : put_as(to, v, in);
-}
-
-static bool has_parts(const Parts *p, const Val *v)
-{
-	return has_few_columns(p->from, v, p->narrow) || has_long_columns(p->from, v, p->down) ||
-	       has_few_results(p->from, v, p->workers);
+	case F_rows:
+		return put_in_parts(to, v, in[0], p->wanted);
+	default:
+		return put_as(to, v, in);
+	}
 }
 
 const Graph *parts_pass(Arena *arena, const Graph *from, const Machine *machine)
@@ -172,7 +180,7 @@ const Graph *parts_pass(Arena *arena, const Graph *from, const Machine *machine)
 		p = (Parts){from, wave, wave, wave, 0};
 	bool some = false;
 	for (Ref r = 1; r < (Ref)from->nval && !some; r++)
-		some = has_parts(&p, val(from, r));
+		some = form_of(&p, val(from, r)) != F_whole;
 	if (!some)
 		return from;
 	Graph *to = graph_like(arena, from);

@@ -352,8 +352,8 @@ const Graph *statistics_pass(Arena *, const Graph *); // the same graph if it ch
 // ---- parts.c: reduces in parts what has few results ---------------------------------------
 
 enum { PARTS = 64 }; // at most, on a CPU
-// Puts the reduction v of x by `wanted` parts, or fewer if they would be short; as it is if it is
-// small, or cannot be divided.
+// Puts reduction v of x as reductions of parts, about as many as wanted unless they would be short,
+// and of their results; as it is if x is small or cannot be divided.
 Ref put_in_parts(Graph *, const Val *v, Ref x, int64_t wanted);
 const Graph *parts_pass(Arena *, const Graph *, const Machine *); // the same if it changes nothing
 

@@ -140,11 +140,10 @@ static const Val *find_windows(const Swap *t, const Val *dot)
 // an image (line_windows.c).
 static bool loads_windows(const Swap *t, const Val *window)
 {
-	enum { LOADED = 16 }; // channels
 	const Shape *x = &val(t->from, window->in[0])->shape;
 	WindowAxes w = window_axes(window->attr);
 	bool image = w.at[w.n - 1].axis == x->rank - 1;
-	return t->pairs && (image || last_dim(x) % LOADED == 0);
+	return t->pairs && (image || last_dim(x) % t->machine->pairs == 0);
 }
 
 static bool is_transpose(const Swap *t, Ref r)

@@ -298,9 +298,9 @@ bool choose_windows(Tiling *d)
 		return true;
 	int rank = val(d->t->graph, d->patch.from)->shape.rank;
 	bool loads = !d->p.matrix || fits_matrix(&d->patch, rank, d->p.matrix);
-	if (!loads && d->p.n >= FEW)
-		return false;
 	if (!loads) { // multiply-adds, as those of Winograd's method are
+		if (d->p.n >= FEW)
+			return false;
 		d->p.matrix = 0;
 		d->p.fold = 1;
 		d->p.steps = d->p.k;

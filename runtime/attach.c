@@ -390,27 +390,21 @@ static const struct amos_feed *labels_itself(const struct amos_data *data,
 	return NULL;
 }
 
-// Adds the labels [from, to) to `sums`, per class, each as the part of all of them that it is, and
-// returns how many count. Of many labels, one in every few is taken.
-static int64_t add_frequencies(const struct amos_feed *labels, int64_t from, int64_t to,
-                               double sign, double *sums)
+// Counts the labels [from, to) of each class in `counts`, and returns how many are not ignored. Of
+// many labels, one in every few is taken.
+static int64_t count_classes(const struct amos_feed *labels, int64_t from, int64_t to, int *counts)
 {
 	enum { MANY = 1 << 20 };
 	const struct amos_array *array = labels->from;
-	int64_t every = 1 + (to - from) / MANY, count = 0;
-	for (int pass = 0; pass < 2; pass++) {
-		int64_t found = 0;
-		for (int64_t i = from; i < to; i += every) {
-			double label = amos_number(array->bytes, array->type, i);
-			if (label < 0 || label >= (double)labels->to->limit)
-				continue; // ignored
-			found++;
-			if (pass)
-				sums[(int64_t)label] += sign / (double)count;
-		}
-		count = found;
+	int64_t every = 1 + (to - from) / MANY, all = 0;
+	for (int64_t i = from; i < to; i += every) {
+		double label = amos_number(array->bytes, array->type, i);
+		if (label < 0 || label >= (double)labels->to->limit)
+			continue; // ignored
+		counts[(int64_t)label]++;
+		all++;
 	}
-	return count;
+	return all;
 }
 
 // True if most labels held out are of classes that are rare in those to train on, or none of them:
@@ -423,15 +417,18 @@ static bool differs_held_out(const struct amos_data *data, const struct amos_fee
 	if (!labels->from || !labels->from->bytes || labels->constant || data->stream ||
 	    data->exact || !to->ignore || to->limit > CLASSES || train == all)
 		return false;
-	double sums[CLASSES] = {0}, differs = 0;
-	int64_t classes = 0;
-	add_frequencies(labels, 0, train, 1, sums);
-	for (int64_t k = 0; k < to->limit; k++)
-		classes += sums[k] > 0;
-	int64_t held = add_frequencies(labels, train, all, -1, sums);
-	for (int64_t k = 0; k < to->limit; k++)
-		differs += fabs(sums[k]) / 2;
-	return held >= EACH * classes && differs > 0.5;
+	int before[CLASSES] = {0}, after[CLASSES] = {0};
+	int64_t trained = count_classes(labels, 0, train, before);
+	int64_t held = count_classes(labels, train, all, after), classes = 0;
+	if (!trained || !held)
+		return false;
+	double differs = 0; // of the parts that each class is of the labels, in all
+	for (int64_t k = 0; k < to->limit; k++) {
+		classes += before[k] > 0;
+		differs +=
+		    fabs((double)before[k] / (double)trained - (double)after[k] / (double)held);
+	}
+	return held >= EACH * classes && differs > 1;
 }
 
 // Reports readings that a user may not have meant.

@@ -15,6 +15,17 @@ static double peak_megabytes(void)
 	return getrusage(RUSAGE_SELF, &usage) ? 0 : (double)usage.ru_maxrss / 1024;
 }
 
+struct amos_bytes_text amos_bytes_text(double bytes)
+{
+	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	struct amos_bytes_text to;
+	int i = 0;
+	for (; bytes >= 1024 && i + 1 < COUNT(unit); i++)
+		bytes /= 1024;
+	snprintf(to.text, sizeof to.text, "%.*f %s", i > 0, bytes, unit[i]);
+	return to;
+}
+
 // ---- log.jsonl and events -------------------------------------------------------------
 
 FILE *amos_log_file(const char *path, bool resumed, int64_t step, int64_t next_step(FILE *))

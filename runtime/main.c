@@ -191,23 +191,6 @@ static int64_t idle_bytes(const struct amos_model *model)
 	return bytes;
 }
 
-struct bytes {
-	char text[24];
-};
-
-// Returns a number of bytes as the command `amosc` prints it.
-static struct bytes bytes_text(int64_t bytes)
-{
-	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	struct bytes to;
-	double x = (double)bytes;
-	int i = 0;
-	for (; x >= 1024 && i + 1 < COUNT(unit); i++)
-		x /= 1024;
-	snprintf(to.text, sizeof to.text, "%.*f %s", i > 0, x, unit[i]);
-	return to;
-}
-
 static int train_and_print(struct command *c, struct amos *m, struct amos_data *data,
                            struct amos_result *result)
 {
@@ -221,10 +204,10 @@ static int train_and_print(struct command *c, struct amos *m, struct amos_data *
 		        "%s%smemory: %s = %s parameters + %s state + %s scratch + %s batch and "
 		        "threads + %s process\n",
 		        m->model->note ? m->model->note : "", data->note,
-		        bytes_text(b->total - b->batch + batch + process).text,
-		        bytes_text(b->params).text, bytes_text(b->state).text,
-		        bytes_text(b->scratch).text, bytes_text(batch + b->pads).text,
-		        bytes_text(process).text);
+		        amos_bytes_text(b->total - b->batch + batch + process).text,
+		        amos_bytes_text(b->params).text, amos_bytes_text(b->state).text,
+		        amos_bytes_text(b->scratch).text, amos_bytes_text(batch + b->pads).text,
+		        amos_bytes_text(process).text);
 	c->options.fresh = !c->checkpoint;
 	int status = amos_train(m, data, &c->options, result);
 	if (status)
@@ -429,7 +412,7 @@ static int verb_info(struct command *c)
 		for (int64_t k = 0; k < e->nkernels; k++)
 			launches += !e->kernels[k].loop;
 		printf("entry     %s: %lld %s, %s of scratch\n", e->name, (long long)launches,
-		       PLURAL(launches, "launch", "launches"), bytes_text(e->scratch).text);
+		       PLURAL(launches, "launch", "launches"), amos_bytes_text(e->scratch).text);
 	}
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
@@ -438,8 +421,8 @@ static int verb_info(struct command *c)
 			printf("%-9s %s %s\n", kinds[s->kind], s->name,
 			       amos_shape_text(shape, sizeof shape, s->type, (int)s->rank, s->dim));
 	}
-	printf("memory    %s of parameters, %s of state\n", bytes_text(model->params).text,
-	       bytes_text(model->state).text);
+	printf("memory    %s of parameters, %s of state\n", amos_bytes_text(model->params).text,
+	       amos_bytes_text(model->state).text);
 	return AMOS_DONE;
 }
 

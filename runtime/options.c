@@ -116,11 +116,13 @@ int amos_option(struct amos_options *options, const char *name, const char *valu
 
 enum { HELP_KEY = 0x100, USAGE_KEY, FIRST_KEY, COLUMN = 29 };
 
+typedef char option_name[32]; // as it is given, such as eval-every
+
 struct parse { // a command line and the options it accepts
 	const struct amos_command_line *line;
 	int count;
 	int *row; // in order of --help
-	char (*name)[32];
+	option_name *name;
 	struct option *options;
 	char *letters;
 	char **words; // getopt_long() sorts them
@@ -140,6 +142,15 @@ static bool comes_before(const struct amos_option_row *a, const struct amos_opti
 }
 
 // Lists the options that the command takes, for --help and for getopt_long().
+// Writes the name of a row, which is an identifier, as an option.
+static void write_name(option_name to, const char *name)
+{
+	size_t n = 0;
+	for (; n < sizeof(option_name) - 1 && name[n]; n++)
+		to[n] = name[n] == '_' ? '-' : name[n];
+	to[n] = 0;
+}
+
 static void list_options(struct parse *p)
 {
 	const struct amos_command_line *line = p->line;
@@ -155,8 +166,7 @@ static void list_options(struct parse *p)
 	*letter++ = '?';
 	for (int k = 0; k < p->count; k++) {
 		const struct amos_option_row *row = &line->row[p->row[k]];
-		for (size_t c = 0; c < sizeof *p->name - 1 && row->name[c]; c++)
-			p->name[k][c] = row->name[c] == '_' ? '-' : row->name[c];
+		write_name(p->name[k], row->name);
 		p->options[k] =
 		    (struct option){p->name[k], row->argument != NULL, NULL, FIRST_KEY + p->row[k]};
 		if (row->letter)
@@ -236,12 +246,9 @@ static bool is_of_others(const struct amos_command_line *line, const char *word,
 {
 	bool found = false;
 	for (int i = 0; i < line->rows; i++) {
-		const char *name = line->row[i].name;
-		size_t same = 0;
-		while (same < length && name[same] &&
-		       (name[same] == '_' ? '-' : name[same]) == word[same])
-			same++;
-		found |= same == length && !name[same];
+		option_name name;
+		write_name(name, line->row[i].name);
+		found |= strlen(name) == length && !strncmp(name, word, length);
 	}
 	return found;
 }

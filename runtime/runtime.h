@@ -291,6 +291,11 @@ void amos_outputs_free(const struct amos_entry *, char **);
 // Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
 // the caller.
 int amos_command(const char *dir, int *argc, char ***argv);
+struct amos_bytes_text {
+	char text[24];
+};
+// Returns a number of bytes as text, such as 3.2 MiB.
+struct amos_bytes_text amos_bytes_text(double bytes);
 // Writes a warning to `to` if the model is no better than a constant prediction or the loss was
 // always 0. Returns false if there is none.
 bool amos_training_warning(char *to, size_t room, const struct amos_result *);

@@ -443,7 +443,7 @@ static void sign(Build *b, const char *parameters)
 	    entry("pkg.torch.export.ExportedProgram.graph_signature", parameters);
 }
 
-// Parameters that are not in the file, and constants, each of a module of its own.
+// Parameters that the file lacks, and constants, each in a module of its own.
 static Build *lost(int n)
 {
 	Text parameters = {.arena = arena};

@@ -56,11 +56,5 @@ void print_report(const Report *report)
 
 const char *bytes_text(Arena *arena, double bytes)
 {
-	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	int i = 0;
-	while (bytes >= 1024 && i + 1 < COUNT(unit)) {
-		bytes /= 1024;
-		i++;
-	}
-	return format(arena, i ? "%.1f %s" : "%.0f %s", bytes, unit[i]);
+	return copy_string(arena, amos_bytes_text(bytes).text);
 }

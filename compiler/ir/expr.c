@@ -636,14 +636,14 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 static _Noreturn void unknown_call(const Scope *s, const Expr *e)
 {
 	const Def *d = s->book ? book_defs(s->book, BOOK_def, e->name) : NULL;
-	int optional = d ? __builtin_popcount(d->optional) : 0;
-	int bound = d && e->nin < d->nin ? d->nin - optional : d ? d->nin : 0;
-	if (d && !d->next)
-		fail(scope_where(s), "%s: expected %s%d %s, found %d", e->name,
-		     !optional        ? ""
-		     : e->nin < bound ? "at least "
-		                      : "at most ",
-		     bound, PLURAL(bound, "argument", "arguments"), e->nin);
+	if (d && !d->next) {
+		int least = d->nin - __builtin_popcount(d->optional);
+		bool fewer = e->nin < least;
+		int bound = fewer ? least : d->nin;
+		const char *how = least == d->nin ? "" : fewer ? "at least " : "at most ";
+		fail(scope_where(s), "%s: expected %s%d %s, found %d", e->name, how, bound,
+		     PLURAL(bound, "argument", "arguments"), e->nin);
+	}
 	fail(scope_where(s), "unknown function '%s' of %d %s", e->name, e->nin,
 	     PLURAL(e->nin, "argument", "arguments"));
 }

@@ -279,8 +279,8 @@ static inline int64_t wave_of(const Machine *machine)
 	return (int64_t)machine->workers * RESIDENT;
 }
 
-// Elements of a space from which workers own rows of it, and join their reductions over all rows:
-// fewer on a GPU, which has room for more workers.
+// Returns how many elements a space has at least if workers own some of its rows each, and join
+// their partial reductions: fewer on a GPU, which has room for more workers.
 static inline int64_t rows_space(const Machine *machine)
 {
 	return machine->threads > 1 ? LARGE_SPACE / 4 : LARGE_SPACE;

@@ -392,7 +392,7 @@ class Model:
 
     def restore(self, checkpoint: bytes) -> None:
         """Loads a checkpoint of store(), or the bytes of a file of save()."""
-        held = bytes(memoryview(checkpoint))
+        held = checkpoint if isinstance(checkpoint, bytes) else bytes(memoryview(checkpoint))
         need(lib.amos_restore(self._ready().instance, held, len(held)))
 
     def export(self, path: str | os.PathLike[str]) -> None:
