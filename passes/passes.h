@@ -338,8 +338,14 @@ Graph *decompose_pass(Arena *, const Graph *, const Machine *);
 // ---- layout.c: computes values in the order in which products leave them ------------------
 const Graph *layout_pass(Arena *, const Graph *);
 
+// ---- channels.c: gives windows the channels that matrix registers load --------------------
+// Returns the same graph if it changes nothing.
+const Graph *channels_pass(Arena *, const Graph *, const Machine *);
+
 // ---- transpose_dot.c: swaps operands of products to drop transposes -----------------------
 Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
+// True if Winograd's method may take windows: 3 x 3 adjacent elements, at enough positions.
+bool may_be_squares(const Val *window, int64_t positions);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---
 Graph *precision_pass(Arena *, const Graph *, const Machine *);

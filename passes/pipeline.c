@@ -47,6 +47,10 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	case PASS_layout:
 		unit->graph = layout_pass(arena, g);
 		return;
+	case PASS_channels:
+		if (has_thread_matrix(unit->machine))
+			unit->graph = channels_pass(arena, g, unit->machine);
+		return;
 	case PASS_transpose_dot:
 		unit->graph = graph_live(arena, transpose_dot_pass(arena, g, unit->machine));
 		return;

@@ -152,8 +152,7 @@ static bool is_transpose(const Swap *t, Ref r)
 	return v->op == O_permute && v->attr->i[v->shape.rank - 1] == v->shape.rank - 2;
 }
 
-// True if Winograd's method may take windows: 3 x 3 adjacent elements, at enough positions.
-static bool may_be_squares(const Val *window, int64_t positions)
+bool may_be_squares(const Val *window, int64_t positions)
 {
 	enum { LEAST = 256 };
 	WindowAxes w = window_axes(window->attr);
