@@ -153,14 +153,22 @@ static void join(Dot *d, Value x, Value y, Value *parts)
 		parts[0] = pairs_by_turns(d->g, x, y);
 }
 
+// Evaluates the parts of operand o at a step of two elements, the first at `k`, with lanes along
+// its other axis.
+static void parts_of_pair(Dot *d, int o, const Index *k, const Index *lanes, Value *parts)
+{
+	Index next = shift_index(*k, 1);
+	Value x = operand_at(d, o, k, lanes);
+	join(d, x, operand_at(d, o, &next, lanes), parts);
+}
+
 // Evaluates the parts of operand o at a step, with lanes along its other axis.
 static void parts_at_step(Dot *d, int o, Value step, const Index *lanes, Value *parts)
 {
 	Gen *g = d->g;
 	if (d->p.fold > 1 && d->p.line % d->p.fold == 0) { // two elements that exist
-		Index first = first_term(d, step), next = shift_index(first, 1);
-		Value x = operand_at(d, o, &first, lanes);
-		join(d, x, operand_at(d, o, &next, lanes), parts);
+		Index first = first_term(d, step);
+		parts_of_pair(d, o, &first, lanes, parts);
 		return;
 	}
 	Index k = uniform_index(g, term(d, step, 0), d->p.k, 1);
@@ -249,37 +257,105 @@ static Value panel_step(Dot *d, Value step)
 	return sum_of(g, times(g, first, d->p.width), times(g, own, d->tile.b_step));
 }
 
+// A panel that steps are copied to.
+typedef struct Copied {
+	Value panel, column; // where it begins; its first column
+	Index lanes[UNITS];  // its columns
+} Copied;
+
+// Copies step `own` of the block of k. pair: the position of the first of its two elements; NULL:
+// it follows from the step.
+static void copy_step(Dot *d, const Copied *c, Value own, const Index *pair)
+{
+	Gen *g = d->g;
+	Value step = sum_of(g, d->from, own), later = sum_of(g, step, number(g, RUN));
+	int64_t apart = d->p.matrix ? d->tile.b_vector : g->width;
+	for (int64_t u = 0; u < d->p.width / g->width; u++) {
+		Value to = sum_of(g, c->panel, number(g, u * apart));
+		Value next = panel_step(d, sum_of(g, own, number(g, RUN)));
+		if (d->s->b_shared)
+			g->ops->prefetch(g, element(d, d->panel, sum_of(g, to, next)), F_write);
+		Value slices[SLICES], parts[2] = {0};
+		if (pair)
+			parts_of_pair(d, 1, pair, &c->lanes[u], parts);
+		else
+			parts_at_step(d, 1, step, &c->lanes[u], parts);
+		finish_parts(d, pairs_by_turns, parts, slices);
+		keep_slices(d, 1, slices, sum_of(g, to, panel_step(d, own)));
+		for (int i = 0; d->b_rows && i < d->p.fold; i++)
+			g->ops->prefetch(g,
+			                 source_of(d, 1, later, i,
+			                           sum_of(g, c->column, number(g, u * g->width))),
+			                 F_read);
+	}
+}
+
+// Returns how many steps of two elements are a line of the windows that b is; 0: it is none, or
+// steps cross the end of a line.
+static int64_t steps_of_line(const Dot *d)
+{
+	const Graph *graph = d->g->graph;
+	const Val *v = val(graph, d->v->in[1]);
+	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
+		v = val(graph, v->in[0]);
+	if (v->op != O_window || d->p.fold != 2 || d->p.line != d->p.k)
+		return 0;
+	WindowAxes w = window_axes(v->attr);
+	int64_t out = w.at[w.n - 1].out;
+	return out % d->p.fold || d->p.k % out ? 0 : out / d->p.fold;
+}
+
+// Copies steps [first, end) of each panel. line: they are on this line of windows, whose steps
+// begin with `top`; NULL: they are not on one.
+static void copy_run(Dot *d, Value first, Value end, const Index *line, Value top)
+{
+	Gen *g = d->g;
+	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
+	Copied c = {.panel = times(g, panels.i, d->p.panel_size),
+	            .column = sum_of(g, d->first_column, times(g, panels.i, d->p.width))};
+	for (int64_t u = 0; u < d->p.width / g->width; u++)
+		c.lanes[u] = column_lanes(d, sum_of(g, c.column, number(g, u * g->width)));
+	Loop steps = loop_begin(g, first, end, 1);
+	if (line) {
+		Index own = uniform_index(g, steps.i, steps_of_line(d), 1);
+		Index k = add_index(g->vars, line, &own, d->p.fold);
+		copy_step(d, &c, sum_of(g, top, steps.i), &k);
+	} else {
+		copy_step(d, &c, steps.i, NULL);
+	}
+	loop_end(g, &steps);
+	loop_end(g, &panels);
+}
+
+// Copies steps [first, end) line by line: only a line's index is divided, and what it reads stays
+// in L1 for all taps.
+static void copy_lines(Dot *d, Value first, Value end, int64_t line)
+{
+	Gen *g = d->g;
+	Value each = number(g, line), from = sum_of(g, d->from, first);
+	Value to = sum_of(g, d->from, end);
+	Value after = LLVMBuildUDiv(g->b, sum_of(g, to, number(g, line - 1)), each, "");
+	Loop lines = loop_begin(g, LLVMBuildUDiv(g->b, from, each, ""), after, 1);
+	Value top = times(g, lines.i, line);
+	Value begin = greatest(g, LLVMBuildSub(g->b, from, top, ""), number(g, 0));
+	Index none = constant_index(0), own = uniform_index(g, lines.i, d->p.steps / line, 1);
+	Index k = add_index(g->vars, &none, &own, line * d->p.fold);
+	copy_run(d, begin, least(g, each, LLVMBuildSub(g->b, to, top, "")), &k,
+	         LLVMBuildSub(g->b, top, d->from, ""));
+	loop_end(g, &lines);
+}
+
 // Packs steps [first, end) of the block of k, with lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->width, vectors = d->p.width / width, run = d->b_rows ? RUN : d->s->depth;
-	int64_t apart = d->p.matrix ? d->tile.b_vector : width;
-	Loop runs = loop_begin(g, first, end, run);
-	Value last = end_after(g, runs.i, run, end);
-	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
-	Value column = sum_of(g, d->first_column, times(g, panels.i, d->p.width));
-	Value panel = times(g, panels.i, d->p.panel_size);
-	Index lanes[UNITS];
-	for (int64_t u = 0; u < vectors; u++)
-		lanes[u] = column_lanes(d, sum_of(g, column, number(g, u * width)));
-	Loop steps = loop_begin(g, runs.i, last, 1);
-	Value step = sum_of(g, d->from, steps.i), later = sum_of(g, step, number(g, RUN));
-	for (int64_t u = 0; u < vectors; u++) {
-		Value to = sum_of(g, panel, number(g, u * apart));
-		Value next = panel_step(d, sum_of(g, steps.i, number(g, RUN)));
-		if (d->s->b_shared)
-			g->ops->prefetch(g, element(d, d->panel, sum_of(g, to, next)), F_write);
-		Value slices[SLICES];
-		at_step(d, 1, step, &lanes[u], slices);
-		keep_slices(d, 1, slices, sum_of(g, to, panel_step(d, steps.i)));
-		for (int i = 0; d->b_rows && i < d->p.fold; i++)
-			g->ops->prefetch(
-			    g, source_of(d, 1, later, i, sum_of(g, column, number(g, u * width))),
-			    F_read);
+	int64_t run = d->b_rows ? RUN : d->s->depth, line = steps_of_line(d);
+	if (line) {
+		copy_lines(d, first, end, line);
+		return;
 	}
-	loop_end(g, &steps);
-	loop_end(g, &panels);
+	Loop runs = loop_begin(g, first, end, run);
+	copy_run(d, runs.i, end_after(g, runs.i, run, end), NULL, NULL);
 	loop_end(g, &runs);
 }
 
