@@ -163,7 +163,9 @@ static bool is_after(const Fuse *f, Ref r, int p, int c)
 	for (int i = 0; i < f->reads[r].count; i++) {
 		Ref u = f->reads[r].at[i].val;
 		bool reduces = f->of[u] == p && prims[val(f->graph, u)->op].cls == C_reduce;
-		if (reduces || ((f->of[u] == p || f->of[u] == c) && is_after(f, u, p, c)))
+		bool inside =
+		    u != r && (f->of[u] == p || f->of[u] == c); // copies of slots read them
+		if (reduces || (inside && is_after(f, u, p, c)))
 			return true;
 	}
 	return false;

@@ -227,7 +227,8 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 		printf("FAILED %s: %d kernels of attention multiply slices\n", what, sliced);
 		failed = 1;
 	}
-	const double *error = graph_errors(arena, g, slots_of(arena, g), target, what);
+	const double *error =
+	    graph_errors(arena, g, slots_of(arena, g), target, target_machine(target), what);
 	double least = INFINITY, limit = !is_f32 ? 1e-13 : narrow ? 1e-2 : 2e-5;
 	for (int o = 0; o < g->outs.count; o++) {
 		double most = strcmp(g->outs.at[o].name, "loss") ? limit : 300 * limit;

@@ -448,7 +448,7 @@ static int check(const struct Case *c, const char *name, const char *mask, bool 
 	const char *what =
 	    format(arena, "%s%s [%s%s]", c->name, narrow ? " in bf16" : "", name, mask ? mask : "");
 	const Array *slot = small_slots(arena, g);
-	const double *error = graph_errors(arena, g, slot, target, what);
+	const double *error = graph_errors(arena, g, slot, target, target_machine(target), what);
 	const double *expected = expected_errors(arena, g, slot);
 	int failed = 0;
 	for (int o = 0; o < g->outs.count; o++) {

@@ -2,6 +2,7 @@
 #include "emitted.h"
 #include "device.h"
 #include "files.h"
+#include "threads.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -348,13 +349,22 @@ static const char *end_memory(const Run *r, const Plan *plan, int k)
 	return k < n ? r->outputs[k] : slot_memory(r, plan, plan->graph->stores.at[k - n].slot);
 }
 
+// Runs workers in one order, or in another.
+static Launcher *launcher(const Compiled *c, bool other)
+{
+	if (c->device)
+		return device_launch;
+	gpu_seed = other ? 2 : 1;
+	return c->plan->machine->threads > 1 ? gpu_launch : other ? forward_launch : plain_launch;
+}
+
 // True if another order of workers gives the same bits.
 static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const Run *run,
                       const char *what)
 {
 	int status;
 	const Graph *g = c->plan->graph;
-	Run other = run_once(arena, c, slot, forward_launch, &status);
+	Run other = run_once(arena, c, slot, launcher(c, true), &status);
 	bool same = !status;
 	for (int k = 0; k < g->outs.count + g->stores.count; k++) {
 		const Val *v = val(g, end_at(g, k));
@@ -546,13 +556,13 @@ static double error_of(Arena *arena, const Array *expected, const void *memory)
 }
 
 double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Target *target,
-                     const char *what)
+                     const Machine *machine, const char *what)
 {
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
 	Array *expected = eval_rounded(own, g, slot, (Rounding){.bytes = HALF});
-	Compiled *c = compile_graph(own, g, target, what);
-	Run r = run_once(own, c, slot, plain_launch, &status);
+	Compiled *c = compile_plan(own, g, plan_graph(own, g, "run", machine), target, what);
+	Run r = run_once(own, c, slot, launcher(c, false), &status);
 	bool good = !status && same_bits(own, c, slot, &r, what);
 	double *error = NEWS(arena, double, n + 1);
 	for (int k = 0; k < n; k++)

@@ -50,10 +50,11 @@ Array *widen_slots(Arena *, const Graph *wide,
 // The same for a widened graph: slots of `slot` are f64 where the graph has them so.
 double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                   double tolerance, const double *least, const char *what);
-// Returns, by output and then store, the largest error of an element against the evaluator;
-// INFINITY if another order of workers gives other bits. Floats narrower than f32 are rounded as in
-// memory.
-double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const char *what);
+// Returns, by output and then store, the largest error of an element against the evaluator, of code
+// scheduled for a machine; INFINITY if another order of workers gives other bits. Floats narrower
+// than f32 are rounded as in memory.
+double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const Machine *,
+                     const char *what);
 // Returns, by output and then store, the largest change if every value is rounded to its type, as
 // it is or with floats disturbed by up to that fraction: the error to expect of a computation in
 // these types.

@@ -74,6 +74,17 @@ static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
 	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centered, scale), gain), bias);
 }
 
+// An input that is an output, and sums of its columns.
+static void test_copy(Arena *arena)
+{
+	Graph *g = graph_new(arena, "copy", NULL);
+	Ref x = INPUT(g, "x", 4000, 240);
+	add_out(g, "y", x);
+	add_out(g, "sum", FOLD(g, O_sum, x, 0));
+	add_out(g, "squares", FOLD(g, O_sum, put2(g, O_mul, x, x), 0));
+	expect(arena, g, "copy", "c");
+}
+
 // Statistics of channels, as the file has them before the spatial axes: a kernel of the mean, and
 // one of all else.
 static void test_channels(Arena *arena)
@@ -413,6 +424,7 @@ int main(void)
 {
 	Arena *arena = arena_new();
 	test_softmax(arena);
+	test_copy(arena);
 	test_channels(arena);
 	test_sum_of_sum(arena);
 	test_block(arena);

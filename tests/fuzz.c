@@ -1,12 +1,15 @@
 // fuzz.c: compares random graphs, compiled, with the evaluator.
-// fuzz [SEED [SECONDS]]: graphs SEED, SEED + 1, ... until the time is up, at least one; one in five
-// is the body of a loop. Each is put through the door (random.h), differentiated by all its float
-// slots, and sometimes made into an optimizer step. Values from the door equal the operators'
-// meaning; printed text reads back equal; in double, the evaluator's gradients equal finite
-// differences. Code compiled for f32 and f64 equals the evaluator within the expected error, for
-// any order of workers; graphs with an output that is meaningless even in f64 are counted
+// fuzz [SEED [SECONDS [TARGET]]]: graphs SEED, SEED + 1, ... until the time is up, at least one;
+// one in five is the body of a loop. Each is put through the door (random.h), differentiated by all
+// its float slots, and sometimes made into an optimizer step. Values from the door equal the
+// operators' meaning; printed text reads back equal; in double, the evaluator's gradients equal
+// finite differences. Code compiled for f32 and f64 equals the evaluator within the expected error,
+// for any order of workers; graphs with an output that is meaningless even in f64 are counted
 // separately. So do, in large graphs and some others, products of operands rounded to 16 bits.
 // Prints a graph that differs, with the number that reproduces it.
+// TARGET (default: this CPU with some of its features): opencl, or one whose threads are emulated:
+// cuda:host, cuda:host-sm_90a, hip:host. Then more graphs are large, and half of them are computed
+// as on a GPU of few multiprocessors, whose blocks have more of a value each.
 #include "emitted.h"
 #include "random.h"
 #include "trial.h"
@@ -25,6 +28,7 @@ typedef struct Precision {
 } Precision;
 
 static const Precision narrow = {"f32", 2e-3, 4e-6, 4, 1e-6, 0.05}, // some 60 roundings
+    rounded = {"f32", 4e-2, 4e-6, 4, 1e-6, 0.05}, // of attention, whose kernels round, too
     wide = {"f64", 1e-9, 1e-14, 4, 1e-13, 1e-3};
 
 typedef enum Outcome { AGREES, SAYS_NOTHING, DIFFERS } Outcome;
@@ -35,7 +39,10 @@ typedef struct Fuzz {
 	Random made;
 	Trial *trial;
 	const Target *target;
+	const Machine *machine; // that it is scheduled for
 } Fuzz;
+
+static const char *device; // the target; NULL: this CPU
 
 static bool seen[OPS]; // primitives compiled so far
 
@@ -97,7 +104,8 @@ static Outcome excuse(const Precision *p, double error, double disturbed, double
 static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const char *what,
                         const Precision *p)
 {
-	double *error = graph_errors(f->arena, g, slot, f->target, what), *disturbed = NULL;
+	double *error = graph_errors(f->arena, g, slot, f->target, f->machine, what),
+	       *disturbed = NULL;
 	double *size = end_sizes(f->arena, g, slot), largest = 0;
 	Outcome outcome = AGREES;
 	int n = g->outs.count + g->stores.count;
@@ -149,20 +157,31 @@ static Ref put_rounding(void *type, Graph *g, const Val *v, const Ref *in)
 	return put_loop(g, &l, in);
 }
 
+static bool has_attention(const Graph *g)
+{
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (is_attention(val(g, r)->op))
+			return true;
+	return false;
+}
+
 // Half of them for all of this machine's features, such as matrix registers.
 static Outcome check_rounded(Fuzz *f, const Graph *g, const Array *slot)
 {
 	static const Elem types[] = {E_bf16, E_bf16, E_f16};
 	Elem type = types[draw_below(&f->made, COUNT(types))];
 	Fuzz own = *f;
-	if (draw_below(&f->made, 2))
+	if (!device && draw_below(&f->made, 2)) {
 		own.target = target_named(f->arena, "cpu", NULL);
-	Unit unit = {.name = f->name, .machine = target_machine(own.target)};
+		own.machine = target_machine(own.target);
+	}
+	Unit unit = {.name = f->name, .machine = own.machine};
 	unit.graph = rounding(f->arena, g, type);
 	for (Pass p = PASS_loops; p <= PASS_precision; p++)
 		run_pass(f->arena, p, &unit);
 	const char *what = format(f->arena, "%s in %s", f->name, elems[type].name);
-	return check_as(&own, unit.graph, slot, what, &narrow);
+	const Precision *p = device && has_attention(unit.graph) ? &rounded : &narrow;
+	return check_as(&own, unit.graph, slot, what, p);
 }
 
 // ---- a step of an optimizer -----------------------------------------------------------
@@ -250,15 +269,32 @@ static void say_number(int signal)
 	_Exit(1);
 }
 
-static Outcome try_made(Arena *arena, const char *name)
+// Sets the target, and the machine: a GPU has its own number of multiprocessors, or few.
+static void choose_target(Fuzz *f)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f",
 	                                    "-avx,-avx2,-avx512f,-fma"};
-	Fuzz f = {.arena = arena, .name = name, .made = random_graph(arena, name, number)};
+	static const int few[] = {1, 3, 8};
+	const char *mask = device ? NULL : masks[draw_below(&f->made, COUNT(masks))];
+	f->target = target_named(f->arena, device ? device : "cpu", mask);
+	f->machine = target_machine(f->target);
+	if (!device || draw_below(&f->made, 2))
+		return;
+	Machine *machine = NEW(f->arena, Machine);
+	*machine = *f->machine;
+	machine->workers = few[draw_below(&f->made, COUNT(few))];
+	f->machine = machine;
+}
+
+static Outcome try_made(Arena *arena, const char *name)
+{
+	enum { FEW_LARGE = 24, MANY_LARGE = 5 }; // one in so many is large
+	Fuzz f = {.arena = arena, .name = name};
+	f.made = random_graph(arena, name, number, device ? MANY_LARGE : FEW_LARGE);
 	if (!draw_below(&f.made, 5))
 		f.made = random_loop(arena, &f.made);
 	f.trial = trial_new(arena, name, f.made.g, slot_value, f.made.slot);
-	f.target = target_named(arena, "cpu", masks[draw_below(&f.made, COUNT(masks))]);
+	choose_target(&f);
 	return try_graph(&f);
 }
 
@@ -290,6 +326,7 @@ static double now(void)
 int main(int argc, char **argv)
 {
 	number = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	device = argc > 3 ? argv[3] : NULL;
 	signal(SIGABRT, say_number);
 	signal(SIGSEGV, say_number);
 	signal(SIGFPE, say_number);

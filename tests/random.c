@@ -369,12 +369,12 @@ static void add_stores(Maker *m)
 	}
 }
 
-Random random_graph(Arena *arena, const char *name, uint64_t number)
+Random random_graph(Arena *arena, const char *name, uint64_t number, uint64_t large)
 {
 	Maker m = {.made = {.arena = arena,
 	                    .g = graph_new(arena, name, book_builtin()),
 	                    .state = number * 0xD1342543DE82EF95u}};
-	m.made.large = draw(&m, 24) == 0;
+	m.made.large = draw(&m, large) == 0;
 	int count =
 	    m.made.large ? 2 + (int)draw(&m, FEW) : FEWEST + (int)draw(&m, MOST - FEWEST + 1);
 	for (int i = 0; i < 2 || !m.pool.count; i++) {

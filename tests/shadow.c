@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NONE, OF_WARP, OF_OTHERS }; // of the warp, since its own barrier; of other warps
 enum { PAGE = 4096, WORD = 4, BUCKETS = 4096, RECENT = 256 };
 
 typedef struct Cell {
 	Who write, read;          // the last
-	uint32_t threads, blocks; // 1: others have read it since the last barrier; ever
+	uint32_t threads, blocks; // that have read it, too: since the last barrier; ever
 } Cell;
 
 typedef struct Page {
@@ -69,41 +70,66 @@ static bool same_epoch(const Who *a, const Who *b)
 	return a->block == b->block && a->epoch == b->epoch;
 }
 
+static bool same_warp(const Who *a, const Who *b)
+{
+	return a->thread / WARP == b->thread / WARP;
+}
+
+// True if threads of a block do both with no barrier between.
+static bool same_turn(const Who *a, const Who *b)
+{
+	return a->epoch == b->epoch && (!same_warp(a, b) || a->turn == b->turn);
+}
+
 static bool after_write(const Cell *c, Who who, Who *other)
 {
 	const Who *w = &c->write;
 	bool races = w->life == who.life &&
 	             (w->block != who.block ? !is_ordered(w, &who)
-	                                    : w->epoch == who.epoch && w->thread != who.thread);
+	                                    : same_turn(w, &who) && w->thread != who.thread);
 	if (races)
 		*other = *w;
 	return races;
 }
 
+// Returns which other threads of the block have read the cell, once one more has.
+static uint32_t other_readers(const Cell *c, const Who *who)
+{
+	if (!same_epoch(&c->read, who))
+		return NONE;
+	if (c->threads == OF_OTHERS || !same_warp(&c->read, who))
+		return OF_OTHERS;
+	bool others = c->threads == OF_WARP || c->read.thread != who->thread;
+	return others && c->read.turn == who->turn ? OF_WARP : NONE;
+}
+
 static bool read_cell(Cell *c, Who who, Who *other)
 {
 	bool races = after_write(c, who, other);
-	if (c->read.life != who.life)
-		c->blocks = c->threads = 0;
-	else if (c->read.block != who.block)
-		c->blocks = 1, c->threads = 0;
-	else
-		c->threads =
-		    same_epoch(&c->read, &who) && (c->threads || c->read.thread != who.thread);
+	bool again = c->read.life == who.life;
+	c->blocks = again && (c->blocks || c->read.block != who.block);
+	c->threads = again ? other_readers(c, &who) : NONE;
 	c->read = who;
+	return races;
+}
+
+static bool after_reads(const Cell *c, Who who, Who *other)
+{
+	const Who *r = &c->read;
+	bool races = r->block != who.block ? !is_ordered(r, &who)
+	             : c->threads == OF_OTHERS
+	                 ? r->epoch == who.epoch
+	                 : same_turn(r, &who) && (c->threads || r->thread != who.thread);
+	races = r->life == who.life && (races || (c->blocks && !is_after_all(&who)));
+	if (races)
+		*other = *r;
 	return races;
 }
 
 static bool write_cell(Cell *c, Who who, Who *other)
 {
 	bool races = after_write(c, who, other);
-	const Who *r = &c->read;
-	if (r->life == who.life &&
-	    (c->blocks || r->block != who.block ||
-	     (r->epoch == who.epoch && (c->threads || r->thread != who.thread)))) {
-		*other = *r;
-		races = true;
-	}
+	races |= after_reads(c, who, other);
 	c->write = who;
 	return races;
 }
@@ -113,9 +139,9 @@ bool shadow_read(uintptr_t at, int bytes, Who who, Who *other)
 	return visit_cells(at, bytes, read_cell, who, other);
 }
 
-static inline bool is_read(const Cell *c, const Who *who) // by several threads, since the barrier
+static inline bool is_read(const Cell *c, const Who *who) // by several warps, since the barrier
 {
-	return c->threads && c->read.life == who->life && same_epoch(&c->read, who);
+	return c->threads == OF_OTHERS && c->read.life == who->life && same_epoch(&c->read, who);
 }
 
 static bool read_own_cell(Cell *c, Who who, Who *other)

@@ -7,17 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { WARP = 32 }; // threads
+
 typedef struct Who {
 	uint32_t life;  // of the memory: another number for each launch, or for each block's own
 	uint32_t block; // its number
 	uint32_t epoch; // barriers that the block has passed
 	uint32_t thread;
 	uint32_t fences; // of another way to memory, that the thread has passed
+	uint32_t turn;   // barriers of its warp that it has passed
 } Who;
 
 // True if fences order all that one had done before what the other, of another block, does now:
 // of who uses this record.
 bool is_ordered(const Who *before, const Who *now);
+bool is_after_all(const Who *now); // the same of all that other blocks do before they count
 // True if the access races with an earlier one; *other: that one.
 bool shadow_read(uintptr_t at, int bytes, Who, Who *other);
 bool shadow_write(uintptr_t at, int bytes, Who, Who *other);

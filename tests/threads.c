@@ -21,7 +21,6 @@
 
 enum {
 	THREADS = 256,
-	WARP = 32,
 	LIVE = 4, // blocks at once
 	STACK = 64 << 10,
 	SHARED = 227 << 10, // bytes of a block's own memory
@@ -38,6 +37,7 @@ enum {
 typedef enum Wait {
 	READY,
 	SHUFFLE,
+	WARP_BARRIER,
 	LOAD,
 	MULTIPLY_F16,
 	MULTIPLY_BF16,
@@ -112,6 +112,7 @@ typedef struct Thread {
 	Copy copy[COPIES];
 	int step[COPIES + 1], steps, copies; // step[i]: its first copy
 	uint32_t fences, ordered;            // passed; before the last barrier
+	uint32_t turns;                      // barriers of its warp, passed
 	Product product;                     // of MULTIPLY_GROUP
 	int begun, done;                     // products of its warpgroup
 	int group[PRODUCTS], groups;         // groups not waited for: the products up to their ends
@@ -151,7 +152,7 @@ static char stack[LIVE][THREADS][STACK] __attribute__((aligned(64)));
 static Stack scheduler;
 static Block *block; // that runs now
 static Thread *thread;
-static uint32_t lives, launch;
+static uint32_t lives, launch, launched; // launched: blocks
 static char *const *buffer;
 static void (*kernel)(char *const *);
 static char fault[256];  // what is wrong; empty: nothing
@@ -205,7 +206,7 @@ static void redo_writes(void)
 
 int32_t amos_gpu_thread(void);
 int32_t amos_gpu_block(void);
-void amos_gpu_barrier(int32_t site);
+void amos_gpu_barrier(int32_t site), amos_gpu_warp_barrier(int32_t site);
 int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t clamp);
 void amos_gpu_read(uintptr_t at, int32_t bytes), amos_gpu_write(uintptr_t at, int32_t bytes);
 void *amos_gpu_shared(const void *array, int64_t bytes, int64_t align);
@@ -259,6 +260,12 @@ void amos_gpu_barrier(int32_t site)
 	wait_for(BARRIER);
 }
 
+void amos_gpu_warp_barrier(int32_t site)
+{
+	if (!is_left_out(site))
+		wait_for(WARP_BARRIER);
+}
+
 int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t clamp)
 {
 	if (mask != -1 || clamp != WARP - 1)
@@ -294,7 +301,8 @@ static bool is_shared(uintptr_t at)
 static Who who(uintptr_t at)
 {
 	uint32_t life = is_shared(at) ? block->life : launch;
-	return (Who){life, block->number, block->epoch, (uint32_t)number(), thread->fences};
+	return (Who){life,           block->number, block->epoch, (uint32_t)number(),
+	             thread->fences, thread->turns};
 }
 
 static __attribute__((noinline)) void race(bool writes_it, bool shared, const Who *other)
@@ -387,6 +395,16 @@ bool is_ordered(const Who *before, const Who *now)
 	       its->number < seen->number &&
 	       (before->epoch < its->epoch || before->thread == its->thread) &&
 	       (now->epoch > seen->epoch || now->thread == seen->thread);
+}
+
+bool is_after_all(const Who *now)
+{
+	for (uint32_t b = 0; b < launched; b++) {
+		const Who other = {.life = launch, .block = b};
+		if (b != now->block && !is_ordered(&other, now))
+			return false;
+	}
+	return true;
 }
 
 // ---- matrix instructions, and copies to shared memory ---------------------------------
@@ -736,6 +754,12 @@ static void shuffle(Thread *warp)
 		warp[l].value = value[l];
 }
 
+static void pass_barrier(Thread *warp)
+{
+	for (int l = 0; l < WARP; l++)
+		warp[l].turns++;
+}
+
 // Eight lines of 16 bytes come at once if they lie in different banks.
 static void load_matrices(Thread *warp)
 {
@@ -808,6 +832,7 @@ static bool release_group(Block *b, int group)
 static bool release_warp(Block *b, int from)
 {
 	static void (*const done[])(Thread *) = {[SHUFFLE] = shuffle,
+	                                         [WARP_BARRIER] = pass_barrier,
 	                                         [LOAD] = load_matrices,
 	                                         [MULTIPLY_F16] = multiply_f16,
 	                                         [MULTIPLY_BF16] = multiply_bf16,
@@ -866,6 +891,7 @@ static void start_block(int slot, uint32_t block_number)
 		stack_start(&b->thread[t].stack, stack[slot][t], STACK, thread_main);
 		b->thread[t].wait = READY;
 		b->thread[t].site = -1;
+		b->thread[t].turns = 0;
 		b->thread[t].steps = b->thread[t].copies = 0;
 		b->thread[t].begun = b->thread[t].done = b->thread[t].groups = 0;
 		b->thread[t].fences = b->thread[t].ordered = 0;
@@ -909,6 +935,7 @@ static const char *run_launch(const struct amos_kernel *row)
 	bool backward = next_random() & 1;
 	*fault = 0;
 	launch = ++lives;
+	launched = (uint32_t)row->workers;
 	for (bool live = true; live && !*fault;) {
 		live = false;
 		for (int slot = 0; slot < LIVE; slot++) {

@@ -213,6 +213,7 @@ struct TargetOps {                              // the hooks of a target
 	// reach.
 	Value (*thread)(Gen *), (*block)(Gen *);
 	void (*all_threads)(Gen *);
+	void (*team_threads)(Gen *); // of a team, which has a row (Sched.team)
 	// Orders what the thread, and others before a barrier, did to memory before what it does
 	// after it, for all workers. Adds 1 to a count in memory, an i32: returns what it was.
 	void (*fence)(Gen *);

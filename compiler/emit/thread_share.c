@@ -7,8 +7,6 @@
 enum {
 	PAIR = 2, // elements of 16 bits
 	COPY = 4, // bytes of the narrowest asynchronous copy
-	COUNTED =
-	    28, // bits of a distance in memory, counted in loads; what lies inside is above them
 };
 
 // ---- memory that threads share --------------------------------------------------------

@@ -518,10 +518,17 @@ static void store_partials(ThreadTile *d, Value from)
 	partials_store(g, &parts, d->column, d->p.dot.n);
 }
 
+// Of a single row, what is loaded for a column is loaded before threads take their rows: only those
+// that have it may, since what they store may replace it.
 static void finish_columns(ThreadTile *d, Value group, int64_t rows)
 {
 	Gen *g = d->g;
-	Loop exists = when_less(g, d->column, number(g, d->p.dot.n));
+	bool single = d->p.dot.batch * d->p.dot.m == 1;
+	Value some = LLVMBuildICmp(g->b, LLVMIntSLT, d->column, number(g, d->p.dot.n), "");
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, d->parts.way, number(g, 0), "");
+	if (single)
+		some = both(g, some, first);
+	Loop exists = when_begin(g, some);
 	finish_rows(d, times(g, group, rows), rows);
 	when_end(g, &exists);
 }
@@ -530,9 +537,7 @@ static void finish_group(ThreadTile *d, Value group, int64_t rows)
 {
 	Gen *g = d->g;
 	d->kind->store_sums(d, group);
-	// One sum a thread is its own; all read that of a single row.
-	if (d->size[0] * d->size[1] > g->target->machine->threads ||
-	    d->p.dot.batch * d->p.dot.m == 1)
+	if (d->size[0] * d->size[1] > g->target->machine->threads) // else a thread reads its own
 		g->ops->all_threads(g);
 	int64_t wide = finished_columns(d);
 	if (wide == d->size[1]) {

@@ -1,7 +1,8 @@
 // barriers.c: removes barriers that no access to memory needs.
 // A barrier is needed if an access before it and one after it, with no other barrier between them,
-// may be to the same memory, and one of them writes. Operands of a kernel that are not at the same
-// address do not overlap (plan.h), nor do arrays in shared memory.
+// may be to the same memory, and one of them writes; that of a warp, after which one of its threads
+// stores for all, if others read before. Operands of a kernel that are not at the same address do
+// not overlap (plan.h), nor do arrays in shared memory.
 #include "target.h"
 #include <string.h>
 
@@ -14,6 +15,7 @@ typedef struct Accesses {
 	Arena *arena;
 	VEC(Access) list;
 	Table *seen; // blocks
+	bool team;   // barriers of warps end it, too
 } Accesses;
 
 static const char *called(Value instruction)
@@ -24,11 +26,18 @@ static const char *called(Value instruction)
 	return LLVMGetValueName2(LLVMGetCalledValue(instruction), &length);
 }
 
-static bool is_barrier(Value instruction)
+// True for a barrier of all threads; team: for one of a warp.
+static bool is_barrier(Value instruction, bool team)
 {
+	static const char *const all[] = {GPU_BARRIER, CUDA_BARRIER, EMULATED_BARRIER},
+	                         *const of_warp[] = {CUDA_WARP, EMULATED_WARP};
 	const char *name = called(instruction);
-	return name && (!strcmp(name, GPU_BARRIER) || !strcmp(name, CUDA_BARRIER) ||
-	                !strcmp(name, EMULATED_BARRIER));
+	return name && (team ? FIND(name, of_warp) : FIND(name, all)) >= 0;
+}
+
+static bool ends(const Accesses *a, Value instruction)
+{
+	return is_barrier(instruction, false) || (a->team && is_barrier(instruction, true));
 }
 
 static Value memory_of(Value pointer)
@@ -90,7 +99,7 @@ static void add_instruction(Accesses *a, Value v)
 static void add_after(Accesses *a, LLVMBasicBlockRef block, Value v)
 {
 	for (; v; v = LLVMGetNextInstruction(v)) {
-		if (is_barrier(v))
+		if (ends(a, v))
 			return;
 		add_instruction(a, v);
 	}
@@ -107,7 +116,7 @@ static void add_after(Accesses *a, LLVMBasicBlockRef block, Value v)
 static void add_before(Accesses *a, LLVMBasicBlockRef block, Value v)
 {
 	for (; v; v = LLVMGetPreviousInstruction(v)) {
-		if (is_barrier(v))
+		if (ends(a, v))
 			return;
 		add_instruction(a, v);
 	}
@@ -123,8 +132,9 @@ static void add_before(Accesses *a, LLVMBasicBlockRef block, Value v)
 static bool is_needed(Value barrier)
 {
 	Arena *arena = arena_new();
-	Accesses before = {.arena = arena, .seen = table_new(arena)};
-	Accesses after = {.arena = arena, .seen = table_new(arena)};
+	bool team = is_barrier(barrier, true);
+	Accesses before = {.arena = arena, .seen = table_new(arena), .team = team};
+	Accesses after = {.arena = arena, .seen = table_new(arena), .team = team};
 	LLVMBasicBlockRef block = LLVMGetInstructionParent(barrier);
 	add_before(&before, block, LLVMGetPreviousInstruction(barrier));
 	add_after(&after, block, LLVMGetNextInstruction(barrier));
@@ -133,7 +143,7 @@ static bool is_needed(Value barrier)
 		for (int k = 0; k < after.list.count; k++) {
 			const Access *x = &before.list.at[i], *y = &after.list.at[k];
 			bool same = !x->memory || !y->memory || x->memory == y->memory;
-			needed |= same && (x->writes || y->writes);
+			needed |= same && (team ? !x->writes && y->writes : x->writes || y->writes);
 		}
 	arena_free(arena);
 	return needed;
@@ -146,7 +156,8 @@ void remove_barriers(LLVMModuleRef module)
 		     b = LLVMGetNextBasicBlock(b))
 			for (Value v = LLVMGetFirstInstruction(b), next; v; v = next) {
 				next = LLVMGetNextInstruction(v);
-				if (is_barrier(v) && !is_needed(v))
+				bool is = is_barrier(v, false) || is_barrier(v, true);
+				if (is && !is_needed(v))
 					LLVMInstructionEraseFromParent(v);
 			}
 }

@@ -12,8 +12,7 @@ static Value own_lane(Gen *g)
 	return team ? LLVMBuildURem(g->b, thread, number(g, team), "") : thread;
 }
 
-// What threads of a team read has come before one of them gets a reduction of it: they need no
-// barrier before they store.
+// What a thread of a team stores replaces only what it has read itself.
 void gpu_barrier(Gen *g)
 {
 	if (!g->level->lanes && !g->kern->sched->team)
@@ -25,6 +24,8 @@ Loop gpu_single_begin(Gen *g)
 	if (g->level->lanes)
 		return (Loop){.outer = NULL};
 	gpu_barrier(g);
+	if (g->kern->sched->team)
+		g->ops->team_threads(g);
 	Loop single = loop_begin(g, own_lane(g), number(g, 1), THREADS);
 	g->level->lanes = true;
 	return single;

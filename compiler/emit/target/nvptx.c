@@ -30,6 +30,12 @@ static void barrier(Gen *g)
 	         g->target->emulated, &site);
 }
 
+static void warp_barrier(Gen *g)
+{
+	Value lanes = LLVMConstInt(g->i32, UINT32_MAX, 0); // all; for the emulator: the site
+	hardware(g, CUDA_WARP, EMULATED_WARP, LLVMVoidTypeInContext(g->context), 1, &lanes);
+}
+
 static void fence(Gen *g)
 {
 	LLVMTypeRef none = LLVMVoidTypeInContext(g->context);
@@ -176,6 +182,7 @@ static const TargetOps cuda_ops = {GPU_OPS,
                                    .thread = thread_number,
                                    .block = block_number,
                                    .all_threads = barrier,
+                                   .team_threads = warp_barrier,
                                    .fence = fence,
                                    .exp2 = exp2_of,
                                    .pack = mma_pack,

@@ -69,9 +69,11 @@ Value gpu_reduce(Gen *, Op, Elem, Value);
 // Functions that a module calls for barriers: of CUDA, and of the emulator; the emulator's that
 // returns a block's own copy of an array.
 #define CUDA_BARRIER     "llvm.nvvm.barrier0"
+#define CUDA_WARP        "llvm.nvvm.bar.warp.sync"
 #define EMULATED_THREAD  "amos_gpu_thread"
 #define EMULATED_BLOCK   "amos_gpu_block"
 #define EMULATED_BARRIER "amos_gpu_barrier"
+#define EMULATED_WARP    "amos_gpu_warp_barrier"
 #define EMULATED_FENCE   "amos_gpu_fence"
 #define EMULATED_TICKET  "amos_gpu_ticket"
 #define EMULATED_SHARED  "amos_gpu_shared"

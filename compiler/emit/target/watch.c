@@ -24,8 +24,9 @@ static void watch(Watch *w, Value access, Value function, Value pointer, LLVMTyp
 // True for calls whose last argument is their site.
 static bool has_site(Value call)
 {
-	static const char *const names[] = {EMULATED_BARRIER,   EMULATED_FENCE, EMULATED_WAIT,
-	                                    EMULATED_SUMS_WAIT, EMULATED_SUMS,  EMULATED_PROXY};
+	static const char *const names[] = {EMULATED_BARRIER, EMULATED_WARP,      EMULATED_FENCE,
+	                                    EMULATED_WAIT,    EMULATED_SUMS_WAIT, EMULATED_SUMS,
+	                                    EMULATED_PROXY};
 	size_t length;
 	Value callee = LLVMIsACallInst(call) ? LLVMGetCalledValue(call) : NULL;
 	return callee && FIND(LLVMGetValueName2(callee, &length), names) >= 0;
