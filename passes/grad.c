@@ -310,7 +310,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want, const Machin
 	from = attention_dropout_pass(arena, from, machine);
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
-	g->blocks = machine && machine->threads > 1 ? wave_of(machine) : 0;
+	g->machine = machine;
 	Backprop s = {.arena = arena,
 	              .g = g,
 	              .from = from,

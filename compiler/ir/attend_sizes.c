@@ -201,15 +201,24 @@ bool attend_computes(const Graph *g, const Kern *kern, bool keys)
 	return some;
 }
 
+// Returns how many tiles cover the scores of a head.
+static int64_t head_tiles(const Val *v, const AttendBlocks *z)
+{
+	const int64_t *dim = v->shape.dim + v->shape.rank - 2;
+	return ceil_div(dim[0], z->height) * ceil_div(dim[1], z->columns);
+}
+
+int64_t attend_head_tiles(const Graph *g, const Val *v, const Machine *machine)
+{
+	AttendBlocks z = attend_blocks(g, v, machine, true);
+	return z.shared ? head_tiles(v, &z) : 1;
+}
+
 int64_t attend_bias_tiles(const Graph *g, const Kern *kern, const AttendBlocks *z, int o)
 {
 	const Val *v = val(g, kern->out[o]);
-	const int64_t *dim = v->shape.dim;
-	int r = v->shape.rank;
-	if (v->op != O_attend_db)
-		return 0;
-	return count_of(&v->shape) / (dim[r - 2] * dim[r - 1]) * ceil_div(dim[r - 2], z->height) *
-	       ceil_div(dim[r - 1], z->columns);
+	Shape heads = shape_of(v->shape.rank - 2, v->shape.dim);
+	return v->op == O_attend_db ? count_of(&heads) * head_tiles(v, z) : 0;
 }
 
 AttendWorkers attend_workers(const Graph *g, const Kern *kern, const Machine *machine)

@@ -32,7 +32,7 @@ Graph *graph_inside(Arena *arena, const Graph *from)
 	g->plain = from->plain;
 	g->wide = from->wide;
 	g->products = from->products;
-	g->blocks = from->blocks;
+	g->machine = from->machine;
 	g->loss_scale = from->loss_scale;
 	g->unaliased = from->unaliased;
 	return g;

@@ -236,7 +236,7 @@ typedef struct Graph {
 	// Type that operands of products are rounded to (precision.c); f32: to the bits of TF32; 0:
 	// none.
 	Elem products;
-	int64_t blocks; // of threads that a GPU has at once, where gradients are computed; 0: a CPU
+	const struct Machine *machine; // that gradients are computed on; NULL: no gradients here
 	double loss_scale; // if products are f16, of the loss whose gradients are computed; 0: it
 	                   // depends on them
 	bool unaliased;    // a slot's cast to its own type is a value: see graph_unalias

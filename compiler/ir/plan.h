@@ -599,6 +599,7 @@ typedef struct AttendWorkers {
 } AttendWorkers;
 AttendWorkers attend_workers(const Graph *, const Kern *, const Machine *);
 int64_t attend_bias_tiles(const Graph *, const Kern *, const AttendBlocks *, int o); // of output o
+int64_t attend_head_tiles(const Graph *, const Val *db, const Machine *); // of a head; no tile: 1
 // Returns the attention that an output of its kernel is, or rounds to a type of 16 bits.
 Ref attention_of(const Graph *, Ref out);
 // True if the kernel computes gradients of keys or values (`keys`), or anything else but those of

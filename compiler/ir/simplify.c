@@ -2,6 +2,7 @@
 // Moves without effect, moves of moves, casts of casts, reductions of reductions, and broadcasts
 // that maps make unnecessary; equations are in the book. Output: a simpler value of the same type
 // and shape, or 0.
+#include "plan.h"
 #include "type.h"
 
 static bool keeps_shape(const Case *q)
@@ -142,22 +143,16 @@ static Ref filled(const Case *q, Elem type, double x)
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
-// Returns how many of the largest tiles that attend_blocks() chooses cover the scores of one head.
-static int64_t tiles_of(const Val *slopes)
-{
-	enum { QUERIES = 128, KEYS = 64 };
-	const int64_t *dim = slopes->shape.dim + slopes->shape.rank - 2;
-	return ((dim[0] + QUERIES - 1) / QUERIES) * ((dim[1] + KEYS - 1) / KEYS);
-}
-
 // Returns a sum of attend_db over leading axes with these added up by the kernel of attention: an
 // element is the sum of one of its workers, of which there are enough. What is left of the longest
 // axis is a sum of a few parts, so that there are more workers.
 static Ref sum_of_slopes(const Case *q, const Val *x)
 {
-	enum { MANY = 32, TERMS = 4 }; // workers; terms of a part, at least
-	int64_t gpu = q->g->blocks, several = gpu ? 1 : ATTENTION_WORKERS;
-	int64_t many = gpu ? gpu / tiles_of(x) : MANY;
+	enum { MANY = 32, TERMS = 4 }; // workers of a CPU; terms of a part, at least
+	const Machine *machine = q->g->machine;
+	bool gpu = machine && machine->threads > 1;
+	int64_t several = gpu ? 1 : ATTENTION_WORKERS;
+	int64_t many = gpu ? wave_of(machine) / attend_head_tiles(q->g, x, machine) : MANY;
 	const Shape *all = &val(q->g, x->in[4])->shape; // the statistics'
 	Attr attr = attr_copy(x);
 	int64_t *length = attr.i + 2, axes[RANK], workers = 1, parts = 1;
