@@ -57,14 +57,26 @@ Ref put_in_parts(Graph *g, const Val *v, Ref x, int64_t wanted)
 	return put_twice(g, v, x, split, first + 1, rest, n, axes);
 }
 
+typedef struct Parts {
+	const Graph *from;
+	int64_t workers, wanted; // of a launch; parts of rows
+	int64_t owners;          // workers that are enough if each can keep what it reduces near
+	int64_t down, narrow;    // workers, and how many columns are few, of columns
+} Parts;
+
 // True for a sum of several results, fewer than workers, over samples too, or of so many elements
-// that no cache holds them for the maps that follow.
-static bool has_few_results(const Val *v, const Shape *from, int64_t workers)
+// that no cache holds them for the maps that follow. What blocks of threads of a GPU keep near, and
+// memory has in pieces, such as the channels of a group, they also sum again, and map.
+static bool has_few_results(const Parts *p, const Val *v, const Shape *from)
 {
+	enum { NEAR = 1 << 14, PIECE = 4 }; // elements of a result, at most; side by side, at least
 	int64_t results = count_of(&v->shape), count = count_of(from), rows;
+	if (results <= 1 || count < LARGE_SPACE)
+		return false;
 	first_reduced(v, from, &rows);
-	bool few = results > 1 && results < workers && count >= LARGE_SPACE;
-	return few && rows < count && (rows > results || count / rows >= LARGE_SPACE);
+	bool near = count / rows >= PIECE && count / results <= NEAR;
+	return results < (near ? p->owners : p->workers) && rows < count &&
+	       (rows > results || count / rows >= LARGE_SPACE);
 }
 
 // ---- columns --------------------------------------------------------------------------
@@ -138,12 +150,6 @@ static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
 
 // ---- the pass -------------------------------------------------------------------------
 
-typedef struct Parts {
-	const Graph *from;
-	int64_t workers, wanted; // of a launch; parts of rows
-	int64_t down, narrow;    // workers, and how many columns are few, of columns
-} Parts;
-
 typedef enum Form { F_whole, F_columns, F_down, F_rows } Form;
 
 static Form form_of(const Parts *p, const Val *v)
@@ -151,10 +157,10 @@ static Form form_of(const Parts *p, const Val *v)
 	if (v->op != O_sum)
 		return F_whole;
 	const Shape *from = &val(p->from, v->in[0])->shape;
-	return has_few_columns(v, from, p->narrow)    ? F_columns
-	       : has_long_columns(v, from, p->down)   ? F_down
-	       : has_few_results(v, from, p->workers) ? F_rows
-	                                              : F_whole;
+	return has_few_columns(v, from, p->narrow)  ? F_columns
+	       : has_long_columns(v, from, p->down) ? F_down
+	       : has_few_results(p, v, from)        ? F_rows
+	                                            : F_whole;
 }
 
 static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
@@ -175,9 +181,10 @@ static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
 const Graph *parts_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	int64_t wave = wave_of(machine);
-	Parts p = {from, machine->workers, PARTS, machine->workers / 4, machine->lanes / 2 - 1};
+	int64_t all = machine->workers;
+	Parts p = {from, all, PARTS, all, all / 4, machine->lanes / 2 - 1};
 	if (machine->threads > 1)
-		p = (Parts){from, wave, wave, wave, 0};
+		p = (Parts){from, wave, wave, all, wave, 0};
 	bool some = false;
 	for (Ref r = 1; r < (Ref)from->nval && !some; r++)
 		some = form_of(&p, val(from, r)) != F_whole;
