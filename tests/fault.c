@@ -1,6 +1,7 @@
 // fault.c: makes system functions fail in a program, as a library for LD_PRELOAD, from main on.
 // FAULT=CLASS:N fails the Nth call of a class of fault.def and all later ones, FAULT=CLASS:N:once
-// only the Nth; N = 0: none. FAULT_COUNTS names a file that gets struct fault_counts.
+// only the Nth; N = 0: none, and places that call are noted. FAULT_COUNTS names a file that gets
+// struct fault_counts.
 //
 // Allocations, threads and processes are wrapped by name. System calls are trapped by a filter
 // (seccomp), so that calls inside libc, by stdio and pthread_create, are caught too. Only calls
@@ -8,6 +9,7 @@
 #include "fault.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <linux/filter.h>
@@ -60,11 +62,43 @@ static long nth;
 static bool once;
 static pid_t owner; // 0 before main
 
-static bool fails(int class)
+enum {
+	OWN = 2,      // frames: of note_place() and the function that stands in place of another
+	OF_SIGNAL = 3 // more: of the signal and of the function in libc
+};
+
+// Notes call n if it is the first from its place. Where code is loaded differs by whole pages.
+static void note_place(int class, long n, int skipped)
+{
+	enum { CALLERS = 4, MOST = OWN + OF_SIGNAL + CALLERS, PAGE = 4096 };
+	static _Thread_local bool within; // a backtrace may allocate
+	static int taken;
+	void *at[MOST];
+	uint64_t hash = 14695981039346656037u;
+	if (within)
+		return;
+	within = true;
+	int frames = backtrace(at, skipped + CALLERS);
+	for (int k = skipped; k < frames; k++)
+		hash = (hash ^ (uintptr_t)at[k] % PAGE) * 1099511628211u;
+	struct fault_place *all = counts->place[class], *p = all + hash % FAULT_PLACES;
+	while (__atomic_exchange_n(&taken, 1, __ATOMIC_ACQUIRE))
+		;
+	for (int k = 0; p->hash && p->hash != hash && k < FAULT_PLACES; k++)
+		p = p + 1 == all + FAULT_PLACES ? all : p + 1;
+	if (!p->hash)
+		*p = (struct fault_place){hash, n};
+	__atomic_store_n(&taken, 0, __ATOMIC_RELEASE);
+	within = false;
+}
+
+static inline __attribute__((always_inline)) bool fails(int class, int skipped)
 {
 	if (!owner || getpid() != owner)
 		return false;
 	long n = __atomic_add_fetch(&counts->calls[class], 1, __ATOMIC_RELAXED);
+	if (!nth)
+		note_place(class, n, skipped);
 	if (class != failing || !nth || n < nth || (once && n > nth))
 		return false;
 	__atomic_add_fetch(&counts->failed, 1, __ATOMIC_RELAXED);
@@ -80,7 +114,7 @@ static bool fails(int class)
 		static type (*real)(__VA_ARGS__);                                                  \
 		if (!real)                                                                         \
 			real = (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #next);                      \
-		if (fails(FAULT_##class)) {                                                        \
+		if (fails(FAULT_##class, OWN)) {                                                   \
 			errno = classes[FAULT_##class].error;                                      \
 			return none;                                                               \
 		}                                                                                  \
@@ -167,7 +201,7 @@ static void trapped(int signal, siginfo_t *about, void *context)
 	int cause = errno, class = class_of(about->si_syscall);
 	r[REG_RAX] = about->si_syscall;
 	bool message = class == FAULT_write && r[REG_RDI] == STDERR_FILENO,
-	     fail = !message && fails(class);
+	     fail = !message && fails(class, OWN + OF_SIGNAL);
 	long result = fail && class != FAULT_close ? 0 : do_call(r);
 	r[REG_RAX] = fail ? -classes[class].error : result;
 	errno = cause;
@@ -241,6 +275,7 @@ static int with_faults(int argc, char **argv, char **environment)
 		execve("/proc/self/exe", argv, environment);
 	read_fault();
 	unsetenv("LD_PRELOAD");
+	backtrace(&(void *){NULL}, 1); // loads what it needs
 	trap(libc[0], libc[1]);
 	owner = getpid();
 	return program(argc, argv, environment);

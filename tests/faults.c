@@ -1,8 +1,9 @@
 // faults.c: checks every command while one system function after another fails, as SQLite does.
-// faults AMOSC NPZ MODELS LIBRARY SEED all|COUNT [CASE...]: runs each command of faults.def while
-// the n-th call of each class of fault.def fails, once and permanently: every n, or COUNT random
-// ones. LIBRARY is fault.c. Each run ends with status 0 and the output of a run without faults, or
-// with status 3, one message, and no file torn or lost: files are as before, or as without a fault;
+// faults AMOSC NPZ MODELS LIBRARY SEED all|places|COUNT [CASE...]: runs each command of faults.def
+// while the n-th call of each class of fault.def fails, once and permanently: every n, the first
+// from each place of the code (of allocations: that no case before had), or COUNT random ones.
+// LIBRARY is fault.c. Each run ends with status 0 and the output of a run without faults, or with
+// status 3, one message, and no file torn or lost: files are as before, or as without a fault;
 // those of a training become so on resume.
 #include "fault.h"
 #include "files.h"
@@ -258,20 +259,44 @@ static void try_fault(const struct Case *c, const char *fault, Score *score)
 		        read_file(arena, "now.err", NULL));
 }
 
-static void try_class(const struct Case *c, int class, long calls, long most)
+typedef VEC(long) Calls;
+
+// Returns the calls that fail, one after the other. What follows a failed allocation depends on the
+// place alone, not on the files of the case.
+static Calls calls_of(int class, const struct fault_counts *complete, long most)
+{
+	static Table *tried; // places that allocate
+	Calls list = {0};
+	long calls = complete->calls[class];
+	for (long k = 1; most && k <= MIN(calls, most); k++)
+		PUSH(arena, list, calls <= most ? k : 1 + (long)draw((uint64_t)calls));
+	if (!tried)
+		tried = table_new(arena_new());
+	for (int k = 0; !most && k < FAULT_PLACES; k++) {
+		const struct fault_place *p = &complete->place[class][k];
+		bool shared = p->hash && class == FAULT_memory;
+		if (p->hash && !(shared && (*table_cell(tried, &p->hash, sizeof p->hash))++))
+			PUSH(arena, list, p->first);
+	}
+	return list;
+}
+
+static void try_class(const struct Case *c, int class, const struct fault_counts *complete,
+                      long most)
 {
 	Score score = {0};
-	for (int once = 0; once < 2; once++)
-		for (long k = 1; k <= MIN(calls, most); k++) {
-			Arena *outer = arena;
-			long n = calls <= most ? k : 1 + (long)draw((uint64_t)calls);
-			arena = arena_new();
-			try_fault(c,
-			          format(arena, "%s:%ld%s", classes[class], n, once ? ":once" : ""),
-			          &score);
-			arena_free(arena);
-			arena = outer;
-		}
+	Arena *outer = arena;
+	Calls list = calls_of(class, complete, most);
+	long calls = complete->calls[class];
+	for (int k = 0; k < 2 * list.count; k++) {
+		arena = arena_new();
+		try_fault(
+		    c,
+		    format(arena, "%s:%ld%s", classes[class], list.at[k / 2], k % 2 ? ":once" : ""),
+		    &score);
+		arena_free(arena);
+		arena = outer;
+	}
 	if (calls)
 		printf("%-15s %-8s %6ld calls %6ld failed: %6ld done %6ld rejected %4ld wrong\n",
 		       c->name, classes[class], calls, score.tried, score.done, score.rejected,
@@ -293,12 +318,12 @@ static void try_case(const struct Case *c, long most)
 		if (!k)
 			must("rm -rf after && mv now after && mv now.out after.out");
 	}
-	struct fault_counts complete = *counts;
+	struct fault_counts *complete = take_copy(arena, counts, sizeof *counts);
 	const char *what = wrong(c, STATUS_DONE);
 	if (what)
 		fail(c->name, "no two runs are the same: %s", what);
 	for (int class = 0; class < FAULTS; class ++)
-		try_class(c, class, complete.calls[class], most);
+		try_class(c, class, complete, most);
 }
 
 int main(int argc, char **argv)
@@ -306,9 +331,10 @@ int main(int argc, char **argv)
 	arena = arena_new();
 	if (argc < 7)
 		fail_status(STATUS_USAGE, NULL,
-		            "faults AMOSC NPZ MODELS LIBRARY SEED all|COUNT [CASE...]");
+		            "faults AMOSC NPZ MODELS LIBRARY SEED all|places|COUNT [CASE...]");
 	state = strtoull(argv[5], NULL, 10);
-	long most = strcmp(argv[6], "all") ? atol(argv[6]) : INT32_MAX;
+	bool all = !strcmp(argv[6], "all"), places = !strcmp(argv[6], "places");
+	long most = all ? INT32_MAX : places ? 0 : atol(argv[6]);
 	setenv("PATH", format(arena, "%s:%s:%s", argv[1], argv[2], getenv("PATH")), 1);
 	setenv("models", argv[3], 1);
 	setenv("FAULT_LIBRARY", argv[4], 1);
@@ -316,7 +342,7 @@ int main(int argc, char **argv)
 	setenv("FAULT_COUNTS", file, 1);
 	if (chdir(folder))
 		need_done(amos_fail_errno("write", folder));
-	write_file(file, &(struct fault_counts){0}, sizeof *counts);
+	write_file(file, NEW(arena, struct fault_counts), sizeof *counts);
 	int fd = open(file, O_RDWR);
 	counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (counts == MAP_FAILED)
