@@ -294,6 +294,17 @@ static void take_steps(Gen *g, Rows *r, Value count)
 	loop_end(g, &steps);
 }
 
+// Copies an element of operand 0 that exists, which may be where it goes to: see load_own().
+static void copy_own(Gen *g, const Rows *r, const Index *idx, Value exists)
+{
+	Loop own = when_begin(g, exists ? exists : LLVMConstInt(g->i1, 1, 0));
+	Level *floor = g->floor;
+	g->floor = g->level;
+	store_root(g, idx, at(g, r->l.v->in[0], idx));
+	g->floor = floor;
+	when_end(g, &own);
+}
+
 // Copies the worker's rows of operand 0.
 static void copy_own_rows(Gen *g, Rows *r)
 {
@@ -310,7 +321,7 @@ static void copy_own_rows(Gen *g, Rows *r)
 	for (int k = 0; k < n; k++) {
 		Index to[RANK];
 		line_index(&r->l, k, 1, &position, to);
-		store_own(g, to, at(g, r->l.v->in[0], to), exists[k]);
+		copy_own(g, r, to, exists[k]);
 	}
 	loop_end(g, &loop);
 }
