@@ -227,6 +227,7 @@ Value alias_weight(Reader *, Weight *, const char *name);
 Ref missing_bias(const Call *c, int64_t n);
 
 double weight_number(Reader *, Weight *, int64_t i);
+double copied_number(Reader *, Weight *, Copy, int64_t i); // element i of a copy of the weight
 bool has_few_values(Reader *, Weight *, int most); // at most `most` different ones, of 5
 int wide_axes(const Shape *);                      // the number of axes longer than 1
 bool is_repeated(Reader *, Weight *); // fills in Weight.repeat; true if slices are repeated

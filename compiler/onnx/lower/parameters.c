@@ -56,8 +56,7 @@ bool has_few_values(Reader *r, Weight *w, int most)
 	return true;
 }
 
-// Returns element i of a copy of a weight.
-static double copied_number(Reader *r, Weight *w, Copy copy, int64_t i)
+double copied_number(Reader *r, Weight *w, Copy copy, int64_t i)
 {
 	const int64_t *dim = w->shape.dim;
 	double x =

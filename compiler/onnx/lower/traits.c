@@ -39,6 +39,10 @@ typedef struct Circles { // where cosines and sines lie in a line
 	bool unit;       // the circles have radius 1
 } Circles;
 
+typedef struct Point {
+	double x, y;
+} Point;
+
 // True if pairs of elements along an axis, cosine and sine, lie on circles of radius 1. Else each
 // line has its own, and angles vary: a Fourier transform under a window.
 static bool on_circles(Reader *r, Weight *w, int axis, Circles c)
@@ -70,6 +74,45 @@ static bool on_circles(Reader *r, Weight *w, int axis, Circles c)
 	return varies;
 }
 
+// Returns the pair k of line i as a point: the sum of its squares over its sum.
+static Point pair_at(Reader *r, Weight *w, const Lines *l, Circles c, int64_t i, int64_t k)
+{
+	int64_t half = c.block / 2,
+	        at = line_start(l, c.first + i) + (k / half * c.block + k % half) * l->step;
+	double x = weight_number(r, w, at), y = weight_number(r, w, at + c.apart * l->step);
+	return (Point){x + y, x * x + y * y};
+}
+
+// True if pairs of elements along the last axis lie on one circle around a point (m, m), as sines
+// and cosines do that are scaled and from which their mean is subtracted. Then the sum of the
+// squares of a pair is a linear function of its sum. Two values always are such a function.
+static bool on_one_circle(Reader *r, Weight *w, Circles c)
+{
+	enum { LEAST = 6, FIRST = 16 }; // pairs in all; lines that determine the circle
+	const Lines l = lines_along(w, w->shape.rank - 1);
+	int64_t pairs = l.n / 2, count = l.count - c.first;
+	if (c.apart < 1 || l.n % c.block || c.block % 2 || count < 2 || count * pairs < LEAST)
+		return false;
+	Point low = {INFINITY, 0}, high = {-INFINITY, 0};
+	for (int64_t i = 0; i < MIN(count, FIRST); i++)
+		for (int64_t k = 0; k < MIN(pairs, FIRST); k++) {
+			Point p = pair_at(r, w, &l, c, i, k);
+			low = p.x < low.x ? p : low;
+			high = p.x > high.x ? p : high;
+		}
+	double slope = (high.y - low.y) / (high.x - low.x), at_0 = low.y - slope * low.x,
+	       square = at_0 + slope * slope / 2; // of the radius
+	if (!(square > 1e-12 && isfinite(square)))
+		return false;
+	for (int64_t i = 0; i < count; i++)
+		for (int64_t k = 0; k < pairs; k++) {
+			Point p = pair_at(r, w, &l, c, i, k);
+			if (!(fabs(at_0 + slope * p.x - p.y) <= 1e-3 * square))
+				return false;
+		}
+	return !has_few_values(r, w, 4);
+}
+
 // True if line i is 0: of the class token, which has no position.
 static bool is_zero_line(Reader *r, Weight *w, const Lines *l, int64_t i)
 {
@@ -79,8 +122,8 @@ static bool is_zero_line(Reader *r, Weight *w, const Lines *l, int64_t i)
 	return true;
 }
 
-// True for sines and cosines of positions along the last axis: in halves, in pairs or, of two
-// coordinates, in quarters. The first line may be 0.
+// True for sines and cosines of positions along the last axis, also shifted and scaled: in halves,
+// in pairs or, of two coordinates, in quarters. The first line may be 0.
 static bool is_sinusoid(Reader *r, Weight *w)
 {
 	int last = w->shape.rank - 1;
@@ -88,9 +131,12 @@ static bool is_sinusoid(Reader *r, Weight *w)
 		return false;
 	const Lines l = lines_along(w, last);
 	int64_t first = l.count && is_zero_line(r, w, &l, 0), n = l.n;
-	return on_circles(r, w, last, (Circles){first, n / 2, n, true}) ||
-	       on_circles(r, w, last, (Circles){first, 1, 2, true}) ||
-	       on_circles(r, w, last, (Circles){first, n / 4, n / 2, true});
+	const Circles orders[] = {
+	    {first, n / 2, n, true}, {first, 1, 2, true}, {first, n / 4, n / 2, true}};
+	for (int i = 0; i < COUNT(orders); i++)
+		if (on_circles(r, w, last, orders[i]) || on_one_circle(r, w, orders[i]))
+			return true;
+	return false;
 }
 
 static bool is_fourier(Reader *r, Weight *w)

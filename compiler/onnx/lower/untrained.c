@@ -16,6 +16,8 @@ const char made_numbers[] =
     "the exporter made numbers of it; export with optimize=False to train it";
 static const char series[] =
     "a grid or a series by its numbers: a weight to train, or a constant to --freeze?";
+static const char asked_sines[] =
+    "sines and cosines: a weight to train, or a constant to --freeze?";
 static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
 // ---- names and places -----------------------------------------------------------------
@@ -137,7 +139,8 @@ static const char *guess_reason(const Use *u)
 }
 
 // True if it is a vector or a number that was computed from a parameter and cannot stand for it:
-// the file has the parameter too, with other values, or it repeats one number.
+// the file has the parameter too, with other values, or it repeats one number. 1 minus a parameter
+// is tied to it.
 static bool is_recomputed(const Use *u)
 {
 	Reader *r = u->r;
@@ -148,10 +151,13 @@ static bool is_recomputed(const Use *u)
 	if (n > 1 && starts_with(w->name, "expand") && has_few_values(r, w, 1))
 		return true;
 	Weight *own = table_pointer_s(r->named, u->leaves.name);
-	bool differs = false;
-	for (int64_t i = 0; own && i < n && count_of(&own->shape) == n; i++)
-		differs |= weight_number(r, own, i) != weight_number(r, w, i);
-	return differs;
+	bool differs = false, complement = true;
+	for (int64_t i = 0; own && i < n && count_of(&own->shape) == n; i++) {
+		double x = weight_number(r, w, i);
+		differs |= x != weight_number(r, own, i);
+		complement &= x == copied_number(r, own, COPY_COMPLEMENT, i);
+	}
+	return differs && !complement;
 }
 
 // True if it was folded from a parameter and is more than a view of it: a scalar, a table that is
@@ -448,6 +454,9 @@ static const char *question_of_numbers(const Use *u)
 		return series;
 	if (has_trait(r, w, T_mirror))
 		return "symmetric numbers: a weight to train, or a constant to --freeze?";
+	// Data for a product with weights: coordinates that a network of positions reads.
+	if (!u->input && is_word("MatMul Gemm", u->reader->op_type) && has_trait(r, w, T_waves))
+		return asked_sines;
 	if (is_frequency(u))
 		return "frequencies of sines and cosines: a weight to train, or a constant to "
 		       "--freeze?";
@@ -466,7 +475,7 @@ const char *reason_to_ask(const Use *u)
 		return series;
 	bool recurs = is_one_of(OPS_recurrent, u->reader);
 	if (u->r->signature && is_one_of(OPS_arithmetic, u->reader) && has_trait(u->r, w, T_sines))
-		return "sines and cosines: a weight to train, or a constant to --freeze?";
+		return asked_sines;
 	if (u->r->signature && !recurs && (is_computed(u) || is_function_of_one(u)))
 		return computed_from;
 	if (u->r->signature)

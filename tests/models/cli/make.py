@@ -778,6 +778,19 @@ for name, leaves in (("reciprocal", "['p']"), ("expand_1", "['time', 'val_3']"),
     model.graph.value_info.add(name=name).metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value=leaves)
 save(model, "folds.onnx")
 
+# A mixture of two signals, whose second weight it computed from the first: 1 minus it.
+model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
+blended (float[2, 3] x, float[2, 3] z) => (float[2, 3] y)
+<float[1, 3] mix = {0.25, 0.125, 0.9375}, float[1, 3] sub = {0.75, 0.875, 0.0625}>
+{
+  one = Mul(x, mix)
+  other = Mul(z, sub)
+  y = Add(one, other)
+}""")
+model.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value="p_mix: PARAMETER target='mix'\n")
+model.graph.value_info.add(name="sub").metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value="['mix', 'val_2']")
+save(model, "blended.onnx")
+
 # What it left of other parameters: a bias of two, of which the call names only the weight; a table of a product with a buffer; a
 # matrix by way of a function; an Identity, which is no copy; bounds of Clip, without a trace and with the parameter in the call.
 model = parser.parse_model("""<ir_version: 8, opset_import: ["": 20], producer_name: "pytorch">
@@ -1177,9 +1190,8 @@ added (float[4, 3] x, int64[4, 2] index) => (float[3, 2] y)
   y = Add(b, sum)
 }"""), "added.onnx")
 
-# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions (of places, and of
-# patches after a class token), rotations, edges, slopes, a
-# filter and a schedule.
+# Buffers that PyTorch's older exporter names as it names parameters: a causal mask, a triangle, positions (of places, the same with
+# mean 0 and small, and of patches after a class token), rotations, edges, slopes, a filter and a schedule.
 # Biases that open the gates of an LSTM are zeros and ones, too; a slope is learned.
 n, d = 6, 8
 angle = np.arange(n)[:, None] * 100.0 ** (-np.arange(d // 2) / 4)
@@ -1188,6 +1200,7 @@ tables = {
     "triangle": np.tri(n),
     "pe": np.stack([np.sin(angle), np.cos(angle)], -1).reshape(n, d),
     "patches": np.concatenate([np.zeros((1, d)), np.hstack([f(angle[:5, k : k + 2]) for k in (0, 2) for f in (np.sin, np.cos)])]),
+    "small": (np.stack([np.sin(angle), np.cos(angle)], -1).reshape(n, d) - 0.46) / 7,
     "cos": np.tile(np.cos(angle), 2),
     "sin": np.tile(np.sin(angle), 2),
     "edges": (np.cos(np.arange(n)[:, None] - np.arange(n)) + 2) / 12,
@@ -1200,7 +1213,8 @@ tables = {
 }
 nodes = [
     node("Add", ["x", "pe"], ["at"]),
-    node("Add", ["at", "patches"], ["h"]),
+    node("Add", ["at", "small"], ["placed"]),
+    node("Add", ["placed", "patches"], ["h"]),
     node("MatMul", ["h", "w"], ["p"]),
     node("Add", ["p", "gates.bias"], ["q"]),
     node("Mul", ["q", "cos"], ["one"]),
@@ -1227,8 +1241,10 @@ graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
 
 # Others of which only numbers, places and what is computed tell: a window, a symmetric kernel, frequencies of sines and
-# cosines, slopes of two heads, and what follows integers of its module.
+# cosines, slopes of two heads, positions as data, and what follows integers of its module.
 tables = {
+    "times": np.stack([np.arange(6) / 5, *(f(np.arange(6) * 1.7) for f in (np.sin, np.cos))], 1),
+    "coding": np.array([[0.5, -0.3], [0.2, 0.8], [-0.7, 0.1]]),
     "window": 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(d) / d),
     "kernel": np.sin(1.0 + np.arange(d)[:, None] * np.arange(d)),
     "w": np.sin(1.0 + np.arange(4 * d)).reshape(d, 4),
@@ -1250,7 +1266,10 @@ nodes = [
     node("Mul", ["each", "heads"], ["sloped"]),
     node("Gather", ["sloped", "block.ids"], ["turned"], axis=2),
     node("Mul", ["turned", "block.gain"], ["scaled"]),
-    node("Add", ["scaled", "block.offset"], ["y"]),
+    node("Add", ["scaled", "block.offset"], ["moved"]),
+    node("MatMul", ["times", "coding"], ["codes"]),
+    node("ReduceMean", ["codes"], ["code"], axes=[0], keepdims=0),
+    node("Add", ["moved", "code"], ["y"]),
 ]
 tables = [numpy_helper.from_array(table if table.dtype == int else table.astype("f"), name) for name, table in tables.items()]
 tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
