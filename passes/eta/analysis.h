@@ -118,8 +118,8 @@ static inline const char *label_of(const ScaleAnalysis *s, Ref r) // for reasons
 bool is_float_const(const ScaleAnalysis *, Ref); // True for a constant of floats.
 bool is_zero(ScaleAnalysis *, Ref);              // True for a constant of zeros alone.
 Surd rms_of(ScaleAnalysis *, Ref); // Returns the root mean square of a constant, else 1.
-// True for a constant matrix whose columns each sum to 1.
-bool averages(const ScaleAnalysis *, Ref);
+// True if operand k of a dot is a constant matrix of averages: their weights sum to 1.
+bool averages(const ScaleAnalysis *, const Val *dot, int k);
 bool is_multiple(const ScaleAnalysis *, const Val *); // True for x y, and for x / c by no signal.
 bool is_view(const Val *); // True for the same elements: a cast, detach, or a move but concat.
 // Returns the product of the constants between a value and its origin under scales.

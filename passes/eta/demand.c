@@ -157,14 +157,15 @@ static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 
 void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	Ref other = v->in[is(s, v->in[0], SIGNAL)], x = v->in[!is(s, v->in[0], SIGNAL)];
+	int k = is(s, v->in[0], SIGNAL);
+	Ref other = v->in[k], x = v->in[1 - k];
 	Surd m = surd_root(contracted(s, r), 1);
 	int slot = is(s, other, VARIABLE) ? s->origin[other].slot : -1;
 	if (is(s, other, SIGNAL)) // the left operand gets the scale
 		pass_demand_over(s, r, x, surd_mul(s->range[other], m));
 	else if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
 		tied_demand(s, r, x, other);
-	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, other)))
+	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, v, k)))
 		pass_demand_to(s, r, x);
 	else if (is(s, other, AUX) && !is_zero(s, other))
 		pass_demand_over(s, r, x, surd_mul(rms_of(s, other), m));

@@ -184,6 +184,37 @@ static void propagate_chain(Inference *p, Ref r, const Val *v)
 	assign(p, v->in[1], kernel);
 }
 
+// For positions times a kernel, used as a parameter: the positions are a constant, so that the
+// kernel has the eta of the result per unit of them, as if they were data.
+static void propagate_positions(Inference *p, Ref r, const Val *v)
+{
+	ScaleAnalysis *s = p->s;
+	int k = is(s, v->in[1], VARIABLE);
+	Inferred kernel = p->of[r];
+	kernel.output_slices = NULL;
+	kernel.indirect = true;
+	kernel.role = "kernel";
+	kernel.rows = false;
+	kernel.at = r;
+	kernel.operand = v->in[k];
+	kernel.map = axis_map_new(s, v->in[k]);
+	kernel.contracted = contracted(s, r);
+	kernel.range = rms_of(s, v->in[1 - k]);
+	kernel.source = v->in[1 - k];
+	kernel.demand = kernel.eta;
+	kernel.eta = surd_div(kernel.eta, surd_mul(kernel.range, surd_root(kernel.contracted, 1)));
+	assign(p, v->in[k], kernel);
+}
+
+// True for a kernel times a constant that neither selects nor averages.
+static bool weighs_positions(ScaleAnalysis *s, const Val *v)
+{
+	if (v->op != O_dot || !known(s, F_positions))
+		return false;
+	int k = is(s, v->in[0], VARIABLE); // the constant
+	return is_float_const(s, v->in[k]) && !averages(s, v, k) && !is_zero(s, v->in[k]);
+}
+
 static void propagate_sum(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
@@ -238,6 +269,15 @@ ParamSlices *param_slices_of(const Inference *p, int slot)
 	return end == p->s->g->slots.at[slot].shape.dim[slices->axis] ? slices : NULL;
 }
 
+// True if the result has the scale of the operands.
+static bool keeps_scale(const ScaleAnalysis *s, const Val *v)
+{
+	if (v->op == O_dot)
+		return averages(s, v, is(s, v->in[0], VARIABLE));
+	return prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
+	       v->op == O_neg || v->op == O_select;
+}
+
 void propagate(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
@@ -250,6 +290,10 @@ void propagate(Inference *p, Ref r, const Val *v)
 	if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE) &&
 	    known(s, F_chain)) {
 		propagate_chain(p, r, v);
+		return;
+	}
+	if (weighs_positions(s, v)) {
+		propagate_positions(p, r, v);
 		return;
 	}
 	const Val *full = val(s->g, v->in[0]);
@@ -268,8 +312,7 @@ void propagate(Inference *p, Ref r, const Val *v)
 			(*slices)->axis = -1;
 	}
 	Inferred passed = p->of[r];
-	if (prims[v->op].cls != C_move && v->op != O_cast && v->op != O_gather && v->op != O_neg &&
-	    v->op != O_select) {
+	if (!keeps_scale(s, v)) {
 		passed.eta = surd_one;
 		passed.question =
 		    format(s->arena, "used only through '%s': scale 1?", prims[v->op].name);

@@ -34,16 +34,16 @@ bool is_zero(ScaleAnalysis *s, Ref r)
 	return rms_of(s, r).value == 0;
 }
 
-bool averages(const ScaleAnalysis *s, Ref r)
+bool averages(const ScaleAnalysis *s, const Val *dot, int k)
 {
-	const Val *v = val(s->g, r);
-	if (!is_float_const(s, r) || v->shape.rank != 2 || !known(s, F_averages))
+	const Val *v = val(s->g, dot->in[k]);
+	if (!is_float_const(s, dot->in[k]) || v->shape.rank != 2 || !known(s, F_averages))
 		return false;
-	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
-	for (int64_t j = 0; j < columns; j++) {
+	int64_t n = v->shape.dim[1 - k], m = v->shape.dim[k]; // contracted, and of the result
+	for (int64_t j = 0; j < m; j++) {
 		double sum = 0;
-		for (int64_t i = 0; i < rows; i++)
-			sum += const_at(v, i * columns + j);
+		for (int64_t i = 0; i < n; i++)
+			sum += const_at(v, k ? i * m + j : j * n + i);
 		if (fabs(sum - 1) > 1e-3)
 			return false;
 	}

@@ -279,7 +279,7 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 		return surd_near(sqrt(squares / all));
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
 		return demand_or_one(s, r); // a kernel scales any input to the demand on its output
-	if (!is_float_const(s, other) || averages(s, other))
+	if (!is_float_const(s, other) || averages(s, v, left ? 1 : 0))
 		return inherit(s, r, x); // a selection or a mean
 	return surd_mul(surd_mul(inherit(s, r, x), rms_of(s, other)), m);
 }
