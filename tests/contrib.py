@@ -140,7 +140,8 @@ def by_runtime(domain, op, version, operands, attributes, results):
     if op in more:  # its type does not follow
         out = helper.make_tensor_value_info(results[-1], TensorProto.FLOAT, None)
     graph = helper.make_graph([node], 'g', inputs, [out], constants)
-    sets = [helper.make_opsetid('', 17 if domain else version), helper.make_opsetid('com.microsoft', 1)]
+    sets = [helper.make_opsetid('', 17 if domain else version), helper.make_opsetid('com.microsoft', 1),
+            helper.make_opsetid('ai.onnx.ml', 1)]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # of what is quantized as it comes, each thread takes a range of its own
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -157,6 +157,7 @@ typedef struct Repeat { // of a weight's slices
 
 typedef struct Weight { // an initializer
 	const TensorProto *proto;
+	const AttributeProto *attribute; // that holds the elements; NULL: an initializer does
 	const char *name;
 	Elem type; // as the graph reads it
 	Shape shape;

@@ -111,7 +111,10 @@ static void plan_slot(ModelWriter *w, int s)
 			fixed = v;
 			continue;
 		}
-		uint64_t *cell = table_cell(w->patches, &v->weight->proto, sizeof v->weight->proto);
+		const Weight *weight = v->weight;
+		const void *home =
+		    weight->attribute ? (const void *)weight->attribute : weight->proto;
+		uint64_t *cell = table_cell(w->patches, &home, sizeof home);
 		const Patch *taken = (const Patch *)(uintptr_t)*cell;
 		if (taken && taken->slot == s)
 			continue;

@@ -194,6 +194,22 @@ void add_tensor_fields(ModelWriter *w, PieceTable *p, Bytes old, const TensorPro
 	}
 }
 
+void add_attribute_fields(ModelWriter *w, PieceTable *p, Bytes old, const AttributeProto *a,
+                          const Patch *patch)
+{
+	bool written = false;
+	for (Field f; next_field(w->m->path, &old, &f);) {
+		if (f.number != F_attribute_floats) {
+			add_piece(p, f.all);
+		} else if (!written) {
+			int floats = begin_field(p); // packed, as any reader takes them
+			add_values(w, p, patch->view, E_f32, patch->n, a->floats);
+			end_field(p, floats, F_attribute_floats, NULL);
+			written = true;
+		}
+	}
+}
+
 void add_new_tensor(ModelWriter *w, PieceTable *p, const Extra *extra)
 {
 	p->when = extra->when;

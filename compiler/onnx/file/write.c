@@ -185,12 +185,18 @@ static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeP
 		add_bytes(p, F_node_attribute, is_test);
 }
 
+// Returns what is written to a tensor or an attribute; NULL: it stays.
+static const Patch *patch_of(const ModelWriter *w, const void *home)
+{
+	const uint64_t *cell = table_find(w->patches, &home, sizeof home);
+	return cell ? (const Patch *)(uintptr_t)*cell : NULL;
+}
+
 static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t)
 {
 	if (!t)
 		t = unpack(w->arena, w->m->path, &tensor_proto__descriptor, old->body);
-	const uint64_t *cell = table_find(w->patches, &t, sizeof t);
-	const Patch *patch = cell ? (const Patch *)(uintptr_t)*cell : NULL;
+	const Patch *patch = patch_of(w, t);
 	int tensor = begin_field(p);
 	if (t->data_location == 1)
 		add_outside(w, p, old->body, t, patch);
@@ -226,8 +232,11 @@ static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
 	if (main_graph && w->graphs++)
 		fail(w->m->path, "the file stores its graph in several parts: it cannot be written "
 		                 "back" HELP EXPORT_AGAIN);
+	const Patch *floats = kind == &attribute_proto__descriptor ? patch_of(w, m) : NULL;
 	int message = begin_field(p);
-	if (node)
+	if (floats)
+		add_attribute_fields(w, p, old->body, (const AttributeProto *)m, floats);
+	else if (node)
 		add_node_fields(w, p, old->body, node, &part);
 	else
 		add_fields(w, p, old->body, kind, m, &part);

@@ -9,6 +9,7 @@ enum { // numbers of fields (onnx.proto)
 	F_node_input = 1,
 	F_node_output = 2,
 	F_node_attribute = 5,
+	F_attribute_floats = 7,
 	F_tensor_dims = 1,
 	F_tensor_type = 2,
 	F_tensor_float = 4,
@@ -69,7 +70,7 @@ typedef struct ModelWriter {
 	const Model *m;
 	VEC(struct amos_view) views;
 	VEC(struct amos_test) tests;
-	Table *patches; // TensorProto * -> Patch *
+	Table *patches; // TensorProto * or AttributeProto * -> Patch *
 	VEC(Extra) extras;
 	Table *inputs;      // Operand -> Renamed *
 	bool keep_training; // nodes stay in training mode
@@ -94,6 +95,9 @@ void add_values(ModelWriter *, PieceTable *, int view, Elem e, int64_t n, const 
 // Adds the fields of an initializer with these values.
 void add_tensor_fields(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *);
 void add_new_tensor(ModelWriter *, PieceTable *, const Extra *);
+// Adds the fields of an attribute whose floats are these values.
+void add_attribute_fields(ModelWriter *, PieceTable *, Bytes old, const AttributeProto *,
+                          const Patch *);
 
 // ---- external.c: external data ---------------------------------------------------------
 

@@ -87,6 +87,7 @@ typedef struct Reader {
 	Table *known;       // name -> const Known *, of the caller
 	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
 	int reshaped;       // how many of `weights` are in it by their elements alone
+	Table *held_floats; // parameters.c: an attribute -> the weight that it holds
 	Table *same_names;  // names of slots -> slots called NAME#2, NAME#3, ..
 	Table *noted;       // texts of Model.notes and problems
 	Problems problems;  // to be reported together
@@ -223,6 +224,8 @@ Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its values, whatever its role
 // Returns the result of Identity of an initializer.
 Value alias_weight(Reader *, Weight *, const char *name);
+// Returns a weight that an attribute holds as floats, such as the coefficients of LinearRegressor.
+Ref attribute_weight(Call *, const char *name, Shape);
 // Restores a bias of zeros that the exporter left out of `c`; 0 if there was none.
 Ref missing_bias(const Call *c, int64_t n);
 

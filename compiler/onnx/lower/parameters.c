@@ -259,6 +259,7 @@ void read_roles(Reader *r)
 	const GraphProto *g = r->proto->graph;
 	read_metadata(r);
 	r->twins = table_new(r->arena);
+	r->held_floats = table_new(r->arena);
 	for (size_t i = 0; i < g->n_node; i++)
 		r->training_file |=
 		    (!strcmp(g->node[i]->op_type, "BatchNormalization") &&
@@ -440,6 +441,45 @@ Value alias_weight(Reader *r, Weight *w, const char *name)
 	other->slot = -1;
 	other->table = false;
 	return (Value){.weight = other};
+}
+
+// Loops lower a node more than once: it has one weight.
+static Weight *weight_in(Call *c, const AttributeProto *a, Shape shape)
+{
+	Reader *r = c->r;
+	uint64_t *cell = table_cell(r->held_floats, &a, sizeof a);
+	if (*cell)
+		return (Weight *)(uintptr_t)*cell;
+	const char *node = *c->node->name ? c->node->name : c->node->output[0];
+	TensorProto *t = NEW(r->arena, TensorProto);
+	*t = (TensorProto)TENSOR_PROTO__INIT;
+	t->name = take_copy(r->arena, "", 1);
+	t->data_type = elems[E_f32].onnx;
+	t->n_dims = (size_t)shape.rank;
+	t->dims = take_copy(r->arena, shape.dim, sizeof *shape.dim * (size_t)shape.rank);
+	t->n_float_data = a->n_floats;
+	t->float_data = a->floats;
+	Weight *w = NEW(r->arena, Weight);
+	*w = (Weight){.proto = t,
+	              .attribute = a,
+	              .name = format(r->arena, "%s.%s", node, a->name),
+	              .type = number_type(r->g, t->data_type),
+	              .shape = shape,
+	              .origin = w,
+	              .slot = -1};
+	PUSH(r->arena, r->weights, w);
+	*cell = (uintptr_t)w;
+	return w;
+}
+
+Ref attribute_weight(Call *c, const char *name, Shape shape)
+{
+	const AttributeProto *a = find_attr(c, name);
+	int64_t n = count_of(&shape);
+	if (!a || (int64_t)a->n_floats != n)
+		invalid_node(c, "attribute '%s' has %lld numbers; expected %lld", name,
+		             (long long)(a ? a->n_floats : 0), (long long)n);
+	return use_weight(c->r, weight_in(c, a, shape), NULL, 0);
 }
 
 Ref missing_bias(const Call *c, int64_t n)

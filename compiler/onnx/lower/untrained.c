@@ -235,6 +235,8 @@ const char *reason_not_trained(const Use *u)
 	if (u->r->file->trained)
 		return table_find_s(u->r->file->trained, u->w->name) ? no_reason
 		                                                     : "the file does not train it";
+	if (u->w->attribute)
+		return no_reason;
 	if (u->role == R_scalar || (u->role == R_value && !is_learned_value(u)))
 		return "a number of an operator";
 	const char *why = u->r->signature ? signature_reason(u) : guess_reason(u);
@@ -350,13 +352,16 @@ static bool is_scaled(const Graph *g, const Val *v, bool any)
 }
 
 // True if it shifts or scales an input of the model, as mean and standard deviation of images do.
-// TensorFlow multiplies with constants that it computed; a learned factor is a variable.
+// TensorFlow multiplies with constants that it computed, and so do scalers of scikit-learn; a
+// learned factor is a variable, or has another name.
 static bool normalizes_input(const Use *u)
 {
 	enum { MOST = 16 }; // values between
 	static const char *const words[] = {"Sub Div", "Sub Div Mul Add"};
-	bool computed = starts_with(u->r->proto->producer_name, "tf2onnx") &&
-	                !strstr(u->w->name, "ReadVariableOp");
+	const char *producer = u->r->proto->producer_name;
+	bool computed =
+	    (starts_with(producer, "tf2onnx") && !strstr(u->w->name, "ReadVariableOp")) ||
+	    (starts_with(producer, "skl2onnx") && matches("*cst*", u->w->name));
 	if (!is_word(words[computed], u->node->op_type) || (!computed && u->operand != 1))
 		return false;
 	const Graph *g = u->call->g;

@@ -44,6 +44,23 @@ classifier (float[N, 4] X) => (string[N] label, seq(map(string, float)) probabil
 }"""
 save(parser.parse_model(CLASSIFIER), "classifier.onnx")
 
+# Linear models as it writes them: their weights are attributes, scaled features come before, and labels are text or integers.
+LINEAR = """<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 1], producer_name: "skl2onnx">
+linear (float[N, 2] X) => (string[N] label, float[N, 3] probability, int64[N] number, float[N, 3] score, float[N, 1] y)
+<float[2] Mu_Mulcst = {2.0, 0.5}, float[2] Ad_Addcst = {-1.0, 0.25}>
+{
+  large = Mul(X, Mu_Mulcst)
+  scaled = Add(large, Ad_Addcst)
+  [classes] words, each = ai.onnx.ml.LinearClassifier<classlabels_strings = ["a", "b", "c"], post_transform = "LOGISTIC",
+    coefficients = [0.5, -1.5, 2.0, 0.25, -1.0, 0.75], intercepts = [0.5, -1.0, 0.25]>(scaled)
+  label = Identity(words)
+  probability = ai.onnx.ml.Normalizer<norm = "L1">(each)
+  [numbers] number, score = ai.onnx.ml.LinearClassifier<classlabels_ints = [4, 2, 7],
+    coefficients = [0.5, -1.5, 2.0, 0.25, -1.0, 0.75], intercepts = [0.5, -1.0, 0.25]>(scaled)
+  [values] y = ai.onnx.ml.LinearRegressor<coefficients = [0.5, -1.5], intercepts = [0.125]>(scaled)
+}"""
+save(parser.parse_model(LINEAR), "linear.onnx")
+
 # No input: a table of numbers that the file holds.
 GIVEN = """<ir_version: 8, opset_import: ["": 17]>
 given () => (float[3] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>
