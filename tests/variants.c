@@ -99,17 +99,19 @@ static void add_outputs(Build *b, NodeProto *node, const char *outs)
 
 Build *variant(const char *line, const char **op)
 {
-	static const char domain[] = "com.microsoft.";
 	char *text = copy_string(arena, line), *word = strtok(text, " \n"),
 	     *set = strtok(NULL, " \n");
-	bool own = starts_with(word, domain);
-	Build *b = build(own ? 17 : strtol(set, NULL, 10));
+	char *dot = strrchr(word, '.'), *domain = dot ? word : NULL;
+	Build *b = build(domain ? 17 : strtol(set, NULL, 10));
 	VEC(const char *) operands = {0};
-	word += own ? sizeof domain - 1 : 0;
+	if (domain) {
+		*dot = 0;
+		word = dot + 1;
+	}
 	NodeProto *n = add_to(b, node(word, "", ""));
 	add_outputs(b, n, !strcmp(word, "Split") ? "y,z" : !strcmp(word, "TopK") ? "y,@i" : "y");
-	if (own)
-		n->domain = format(arena, "%.*s", (int)sizeof domain - 2, domain);
+	if (domain)
+		n->domain = domain;
 	*op = word;
 	while ((word = strtok(NULL, " \n"))) {
 		char *equals = strchr(word, '='), *colon = strchr(word, ':');
