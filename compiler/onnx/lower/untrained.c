@@ -67,6 +67,14 @@ static const char *buffer_by_values(const Use *u)
 	                                                               : no_reason;
 }
 
+static bool matches_any(int n, const char *const *pattern, const char *name)
+{
+	bool found = false;
+	for (int i = 0; i < n; i++)
+		found |= matches(pattern[i], name);
+	return found;
+}
+
 // True for names that modules give to buffers.
 static bool is_buffer_name(const char *name)
 {
@@ -75,10 +83,16 @@ static bool is_buffer_name(const char *name)
 	    "*inv_freq",     "*masked_bias",       "*position_ids",
 	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
 	    "*.anchor*"};
-	bool found = false;
-	for (int i = 0; i < COUNT(buffers); i++)
-		found |= matches(buffers[i], name);
-	return found;
+	return matches_any(COUNT(buffers), buffers, name);
+}
+
+// True for names that are those of buffers in most programs, whose numbers may be any: statistics
+// of data, random features (Performer, SAM), averages and queues of codes and keys (VQ-VAE, MoCo).
+static bool is_usual_buffer_name(const char *name)
+{
+	static const char *const buffers[] = {"*_mean",        "*.mean",  "*.std",   "*_avg",
+	                                      "*cluster_size", "*.queue", "*_matrix"};
+	return matches_any(COUNT(buffers), buffers, name);
 }
 
 // True for a tensor that is certainly no parameter, by its name or because it holds integers: of a
@@ -488,6 +502,8 @@ const char *reason_to_ask(const Use *u)
 	if (follows_buffer(u) && !reason_not_trained(u))
 		return "it follows a buffer of its module: a weight to train, or a constant to "
 		       "--freeze?";
+	if (starts_with(u->r->proto->producer_name, "pytorch") && is_usual_buffer_name(u->name))
+		return "named as buffers are: a weight to train, or a constant to --freeze?";
 	if (normalizes_input(u))
 		return "it normalizes an input: a weight to train, or a constant to --freeze?";
 	if (u->repeated || is_computed_name(u) || is_unrecorded(u))

@@ -1258,8 +1258,9 @@ graph = helper.make_graph(nodes, "buffers", inputs, [value("y", F, [2, 1, n, d])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), "buffers.onnx")
 
 # Others of which only numbers, places and what is computed tell: a window, a symmetric kernel, frequencies of sines and
-# cosines, slopes of two heads, positions as data, and what follows integers of its module.
+# cosines, slopes of two heads, positions as data, random features by their name, and what follows integers of its module.
 tables = {
+    "features.projection_matrix": np.array([[0.5, -0.3], [0.2, 0.8]]),
     "times": np.stack([np.arange(6) / 5, *(f(np.arange(6) * 1.7) for f in (np.sin, np.cos))], 1),
     "coding": np.array([[0.5, -0.3], [0.2, 0.8], [-0.7, 0.1]]),
     "window": 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(d) / d),
@@ -1286,7 +1287,8 @@ nodes = [
     node("Add", ["scaled", "block.offset"], ["moved"]),
     node("MatMul", ["times", "coding"], ["codes"]),
     node("ReduceMean", ["codes"], ["code"], axes=[0], keepdims=0),
-    node("Add", ["moved", "code"], ["y"]),
+    node("MatMul", ["moved", "features.projection_matrix"], ["projected"]),
+    node("Add", ["projected", "code"], ["y"]),
 ]
 tables = [numpy_helper.from_array(table if table.dtype == int else table.astype("f"), name) for name, table in tables.items()]
 tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
