@@ -404,8 +404,8 @@ static bool is_image(Reader *r, Weight *w, const Lines *l, int64_t start, Mirror
 	return true;
 }
 
-// True if every line along an axis mirrors itself and one varies: a window or filters. A large
-// tensor is neither.
+// True if every line along an axis that varies mirrors itself, and one does: a window, filters or
+// coordinates. A large tensor is none of them.
 static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 3, PERIOD = 8, MOST = 1 << 20 };
@@ -421,7 +421,9 @@ static bool is_mirrored_along(Reader *r, Weight *w, int axis)
 			low = MIN(low, x);
 			high = MAX(high, x);
 		}
-		varies |= low < high;
+		if (low == high)
+			continue;
+		varies = true;
 		any = false;
 		for (int m = 0; m < COUNT(mirrors); m++)
 			any |= is[m] = is[m] && is_image(r, w, &l, start, mirrors[m],

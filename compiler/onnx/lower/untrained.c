@@ -79,10 +79,10 @@ static bool matches_any(int n, const char *const *pattern, const char *name)
 static bool is_buffer_name(const char *name)
 {
 	static const char *const buffers[] = {
-	    "*running_mean", "*running_var",       "*num_batches_tracked",
-	    "*inv_freq",     "*masked_bias",       "*position_ids",
-	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
-	    "*.anchor*"};
+	    "*running_mean", "*running_var",          "*num_batches_tracked",
+	    "*inv_freq",     "*masked_bias",          "*position_ids",
+	    "*attn_mask",    "*final_logits_bias",    "*relative_position_index",
+	    "*.anchor*",     "*relative_coords_table"};
 	return matches_any(COUNT(buffers), buffers, name);
 }
 

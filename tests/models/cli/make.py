@@ -1260,6 +1260,7 @@ save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_ve
 # Others of which only numbers, places and what is computed tell: a window, a symmetric kernel, frequencies of sines and
 # cosines, slopes of two heads, positions as data, random features by their name, and what follows integers of its module.
 tables = {
+    "coords": np.stack(np.meshgrid(*2 * [[-1.0, -0.7, -0.3, 0, 0.3, 0.7, 1.0]]), -1),
     "features.projection_matrix": np.array([[0.5, -0.3], [0.2, 0.8]]),
     "times": np.stack([np.arange(6) / 5, *(f(np.arange(6) * 1.7) for f in (np.sin, np.cos))], 1),
     "coding": np.array([[0.5, -0.3], [0.2, 0.8], [-0.7, 0.1]]),
@@ -1288,7 +1289,10 @@ nodes = [
     node("MatMul", ["times", "coding"], ["codes"]),
     node("ReduceMean", ["codes"], ["code"], axes=[0], keepdims=0),
     node("MatMul", ["moved", "features.projection_matrix"], ["projected"]),
-    node("Add", ["projected", "code"], ["y"]),
+    node("MatMul", ["coords", "features.projection_matrix"], ["places"]),
+    node("ReduceMean", ["places"], ["place"], axes=[0, 1], keepdims=0),
+    node("Add", ["projected", "code"], ["coded"]),
+    node("Add", ["coded", "place"], ["y"]),
 ]
 tables = [numpy_helper.from_array(table if table.dtype == int else table.astype("f"), name) for name, table in tables.items()]
 tables += [numpy_helper.from_array(np.array([-1, 2, 2]), "by head")]
