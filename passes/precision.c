@@ -309,10 +309,13 @@ static Ref put_rounded_loop(Precision *p, Graph *to, const Val *v, const Ref *in
 			operand[k] = p->rounded[v->in[k]];
 			body->slots.at[k - 1].type = val(to, operand[k])->type;
 		}
+	const Precision *own = p->body[r];
 	copy_graph(body, l.body, NULL, put_rounded, p->body[r]);
-	for (int i = l.until; i < body->outs.count; i++)
-		if (p->body[r]->low_result[i - l.until])
-			body->outs.at[i].val = put_cast(body, body->outs.at[i].val, E_bf16);
+	for (int i = l.until; i < body->outs.count; i++) {
+		Ref was = l.body->outs.at[i].val, *out = &body->outs.at[i].val;
+		if (own->low_result[i - l.until]) // products of the body may read it
+			*out = own->factor[was] ? own->rounded[was] : put_cast(body, *out, E_bf16);
+	}
 	l.body = body;
 	return put_loop(to, &l, operand);
 }
