@@ -30,10 +30,11 @@ static int64_t panel_width(const Graph *g, const Val *v, const Machine *machine)
 	int64_t bytes = elems[widened ? E_f32 : x->type].bytes * fold;
 	int64_t rows = count_of(&v->shape) / MAX(1, last_dim(&v->shape));
 	int matrix = fold > 1 && machine->pairs > 1 ? machine->pairs : 0;
-	int64_t width = tile_vectors(machine, matrix, rows) * machine->lanes * 4 / bytes;
+	int64_t columns = last_dim(&v->shape);
+	int64_t width = tile_vectors(machine, matrix, rows, columns) * machine->lanes * 4 / bytes;
 	bool folded = fold > 1 ? x->type == E_bf16 : x->type == v->type || widened;
 	bool fits = x->shape.rank == 2 && folded && (bytes == 4 || bytes == 8) &&
-	            rows <= FEW * machine->rows && x->shape.dim[1] % width == 0 &&
+	            rows <= FEW * machine->rows &&
 	            x->shape.dim[0] / fold * width * bytes <= machine->l2 / 4;
 	return fits ? width : 0;
 }
@@ -71,34 +72,49 @@ static bool choose_panel(Panels *p, const Graph *body, int slot)
 	return width > 0;
 }
 
-// Sets the lengths into which the axes of [rows, columns] are split: rows into what registers hold,
-// steps, and what one instruction multiplies; columns into panels, vectors, and lanes.
+// Returns the lengths into which the axes of [rows, columns] are split: rows into what registers
+// hold, steps, and what one instruction multiplies; columns into panels, vectors, and lanes.
 static Shape split_shape(const Panels *p, const Shape *x, int slot)
 {
 	int64_t fold = p->fold[slot], width = p->width[slot], rows = x->dim[0] / fold;
 	bool matrix = fold > 1 && p->machine->pairs > 1;
 	int64_t steps = matrix ? p->machine->pairs : rows,
 	        lanes = matrix ? p->machine->lanes : width;
-	int64_t split[] = {rows / steps, steps, fold, x->dim[1] / width, width / lanes, lanes};
+	int64_t panels = ceil_div(x->dim[1], width);
+	int64_t split[] = {rows / steps, steps, fold, panels, width / lanes, lanes};
 	return shape_of(COUNT(split), split);
 }
 
-// [rows, columns] as panels, each in the order in which the tile loads it.
+// [rows, columns] as panels, each in the order in which the tile loads it. Zeros complete the last.
 static Ref put_panels(const Panels *p, Graph *to, Ref x, int slot)
 {
 	static const int64_t turn[] = {3, 0, 4, 1, 5, 2};
-	return put_permute(to, put_reshape(to, x, split_shape(p, &val(to, x)->shape, slot)), turn);
+	int64_t before[RANK] = {0}, after[RANK] = {0}, columns = val(to, x)->shape.dim[1];
+	Shape split = split_shape(p, &val(to, x)->shape, slot);
+	after[1] = split.dim[3] * p->width[slot] - columns;
+	return put_permute(to, put_reshape(to, put_pad(to, x, before, after, 0), split), turn);
+}
+
+// The reverse: x of the body, in panels, as `shape`.
+static Ref put_matrix(const Panels *p, Graph *to, Ref x, Shape shape, int slot)
+{
+	static const int64_t back[] = {1, 3, 5, 0, 2, 4};
+	int64_t start[RANK] = {0};
+	Shape full = shape;
+	full.dim[1] = ceil_div(shape.dim[1], p->width[slot]) * p->width[slot];
+	x = put_reshape(to, put_permute(to, x, back), full);
+	return put_slice(to, x, start, shape.dim, NULL);
 }
 
 static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	static const int64_t back[] = {1, 3, 5, 0, 2, 4};
 	const Panels *p = context;
 	if (v->op == O_dot && val(to, in[0])->type != val(to, in[1])->type)
 		return put_as(to, v, (Ref[]){put_cast(to, in[0], E_f32), in[1]});
-	if (v->op != O_slot || !p->width[v->attr->i[0]])
+	int slot = v->op == O_slot ? (int)v->attr->i[0] : 0;
+	if (v->op != O_slot || !p->width[slot])
 		return put_as(to, v, in);
-	return put_reshape(to, put_permute(to, put_slot(to, (int)v->attr->i[0]), back), v->shape);
+	return put_matrix(p, to, put_slot(to, slot), v->shape, slot);
 }
 
 static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)

@@ -18,10 +18,13 @@ void update_sizes(Tiling *d)
 	d->p = dot_sizes(d->t->scratch, d->t->graph, &d->t->inside, d->t->kern, d->t->machine);
 }
 
-int64_t tile_vectors(const Machine *machine, int matrix, int64_t rows)
+int64_t tile_vectors(const Machine *machine, int matrix, int64_t rows, int64_t columns)
 {
 	enum { SUMS = 4 }; // of eight matrix registers
-	return !matrix ? machine->vectors : rows <= matrix ? SUMS : SUMS / 2;
+	int64_t vectors = ceil_div(columns, machine->lanes), wide = machine->vectors;
+	if (matrix)
+		return MIN(vectors, rows <= matrix ? SUMS : SUMS / 2);
+	return vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide) ? 1 : wide;
 }
 
 // A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
@@ -30,13 +33,11 @@ void choose_register_tile(Tiling *d)
 {
 	const Machine *machine = d->t->machine;
 	Sched *s = d->t->sched;
-	int64_t high = machine->rows, wide = tile_vectors(machine, d->p.matrix, d->p.m);
-	int64_t width = machine->lanes;
-	int64_t vectors = ceil_div(d->p.n, width), longest = machine->depth;
+	int64_t high = machine->rows, longest = machine->depth, width = machine->lanes;
+	int64_t wide = tile_vectors(machine, d->p.matrix, d->p.m, d->p.n);
 	s->unroll = machine->unroll * d->t->tuning->unroll;
 	if (d->p.matrix) {
 		high = MIN(2, ceil_div(d->p.m, d->p.matrix)) * d->p.matrix;
-		wide = MIN(vectors, wide);
 		// A strip and a panel fit in L1, or are twice as long if no sum waits then. Those
 		// of slices fit, since most of the time goes to loads: twice as long ones take 5/4
 		// of the time.
@@ -44,13 +45,11 @@ void choose_register_tile(Tiling *d)
 		if (d->p.steps <= (d->p.slices > 1 ? AT_ONCE : 2 * longest))
 			longest = d->p.steps;
 		s->unroll = d->p.matrix;
+	} else if (wide < machine->vectors) {
+		high = machine->narrow;
 	} else if (d->t->tuning->wider) { // as many sums, fewer rows
 		wide += d->t->tuning->wider;
 		high = (machine->registers - 1 - wide) / wide;
-	}
-	if (!d->p.matrix && (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide))) {
-		high = machine->narrow;
-		wide = 1;
 	}
 	s->vectors = wide * width / d->p.lanes;
 	// Wider elements take more registers.
@@ -319,7 +318,7 @@ static bool is_crossed(const Tiling *d)
 // True if panels of b lie in memory as the tile reads them.
 static bool lies_in_panels(const Tiling *d)
 {
-	return d->stride[1].fixed && d->stride[1].along == 1 && d->p.n % d->p.width == 0 &&
+	return d->stride[1].fixed && d->stride[1].along == 1 && d->stride[1].panels &&
 	       !d->t->tuning->packed && !is_crossed(d) && d->t->sched->a != W_winograd;
 }
 

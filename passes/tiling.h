@@ -49,9 +49,9 @@ double choose_split(Tiling *);
 // True if the launch before may pack operand o for all workers: what it packs is not large, and has
 // a block for each batch or one for all. Matrix registers multiply faster than each group packs.
 bool can_share(const Tiling *, int o);
-// Returns the vectors of the register tile of a product with so many rows, with matrix registers of
-// `matrix` rows or, 0, without.
-int64_t tile_vectors(const Machine *, int matrix, int64_t rows);
+// Returns the vectors of the register tile of a product with so many rows and columns, with matrix
+// registers of `matrix` rows or, 0, without.
+int64_t tile_vectors(const Machine *, int matrix, int64_t rows, int64_t columns);
 void tile_product(Scheduler *);
 
 // ---- window_tiling.c ----------------------------------------------------------------------

@@ -378,6 +378,26 @@ static const struct Case {
     {"panels of matrix registers, two wide, in blocks", 1088,
      "graph pairs\nslot a : input f32[45,1088]\nslot b : input f32[3,34,2,16,16,2]\n"
      "out y = dot(a, reshape(permute(b; [1,3,5,0,2,4]); [1088,96]))\n"},
+    {"panels of matrix registers, the last not complete", 192,
+     "graph pairs\nslot a : input f32[13,192]\nslot b : input f32[2,6,4,16,16,2]\n"
+     "%1 = reshape(permute(b; [1,3,5,0,2,4]); [192,128]) : f32[192,128]\n"
+     "out y = dot(a, slice(%1; [0,0], [192,100], [1,1]))\n"},
+    {"panels in memory, the last not complete, and sums of their rows", 100,
+     "graph panels\nslot a : input f32[13,75]\nslot b : input f32[4,75,32]\n"
+     "%1 = reshape(permute(b; [1,0,2]); [75,128]) : f32[75,128]\n"
+     "%2 = dot(a, slice(%1; [0,0], [75,100], [1,1])) : f32[13,100]\n"
+     "out x = %2\nout y = sum(%2 * 0.05; [1])\n"},
+    {"panels in memory, the last not complete, and sums of their columns", 75,
+     "graph panels\nslot a : input f32[70,75]\nslot b : input f32[8,75,16]\n"
+     "%1 = reshape(permute(b; [1,0,2]); [75,128]) : f32[75,128]\n"
+     "%2 = dot(a, slice(%1; [0,0], [75,99], [1,1])) : f32[70,99]\n"
+     "out x = %2\nout y = sum(%2 * 0.05; [0])\n"},
+    {"columns of a wider matrix", 75,
+     "graph columns\nslot a : input f32[13,75]\nslot b : input f32[75,128]\n"
+     "out y = dot(a, slice(b; [0,5], [75,100], [1,1]))\n"},
+    {"the last columns of a wider matrix", 75,
+     "graph columns\nslot a : input f32[13,75]\nslot b : input f32[75,128]\n"
+     "out y = dot(a, slice(b; [0,28], [75,100], [1,1]))\n"},
     {"panels of pairs along k", 1100,
      "graph pairs\nslot a : input f32[45,1100]\nslot b : input f32[3,550,32,2]\n"
      "out y = dot(a, reshape(permute(b; [1,3,0,2]); [1100,96]))\n"},

@@ -403,17 +403,30 @@ void dot_index(Vars *w, const Graph *g, const Val *v, const DotSizes *p, int o, 
 	index_within(own, idx, idx);
 }
 
+// Returns the strides along the columns of a panel of b, all of which memory has.
+static Stride panel_stride(Vars *w, const Graph *g, const Inside *inside, const Val *v,
+                           const DotSizes *p, const Index *batch)
+{
+	Index row = some_index(w, p->k), column = some_index(w, p->width), idx[RANK];
+	Index panel = some_index(w, ceil_div(p->n, p->width));
+	Index at = add_index(w, &column, &panel, p->width);
+	dot_index(w, g, v, p, 1, batch, &row, &at, idx);
+	Stride s = strides_of(w, g, inside, v->in[1], idx, &row, &column);
+	s.panels = s.fixed;
+	return s;
+}
+
 Stride operand_stride(Vars *w, const Graph *g, const Inside *inside, const Val *v,
                       const DotSizes *p, int o, const Index *batch)
 {
+	Stride panels = {0};
+	if (o && p->width)
+		panels = panel_stride(w, g, inside, v, p, batch);
+	if (panels.fixed)
+		return panels;
 	Index row = some_index(w, o ? p->k : p->m), column = some_index(w, o ? p->n : p->k);
-	Index idx[RANK], at = column;
-	if (o && p->width && p->n % p->width == 0) { // along the columns of a panel
-		Index panel = some_index(w, p->n / p->width);
-		column = some_index(w, p->width);
-		at = add_index(w, &column, &panel, p->width);
-	}
-	dot_index(w, g, v, p, o, batch, &row, &at, idx);
+	Index idx[RANK];
+	dot_index(w, g, v, p, o, batch, &row, &column, idx);
 	return strides_of(w, g, inside, v->in[o], idx, &row, &column);
 }
 
@@ -421,11 +434,12 @@ bool lies_in_pairs(Vars *w, const Graph *g, const Inside *inside, const Val *v, 
                    const Index *batch, Stride *b)
 {
 	int64_t rows = p->matrix ? p->matrix : p->steps, columns = p->matrix ? p->lanes : p->width;
-	if (p->fold == 1 || p->k % (rows * p->fold) || p->line % p->fold || p->n % p->width)
+	if (p->fold == 1 || p->k % (rows * p->fold) || p->line % p->fold)
 		return false;
 	Index half = some_index(w, p->fold), step = some_index(w, rows), idx[RANK];
 	Index block = some_index(w, p->steps / rows), column = some_index(w, columns);
-	Index vector = some_index(w, p->width / columns), panel = some_index(w, p->n / p->width);
+	Index vector = some_index(w, p->width / columns),
+	      panel = some_index(w, ceil_div(p->n, p->width));
 	Index row = add_index(w, &half, &step, p->fold);
 	Index at = add_index(w, &column, &vector, columns);
 	row = add_index(w, &row, &block, rows * p->fold);
@@ -439,6 +453,6 @@ bool lies_in_pairs(Vars *w, const Graph *g, const Inside *inside, const Val *v, 
 	if (!adjacent || (p->matrix && (near.along != rows * near.down || !far.fixed ||
 	                                far.down != rows * p->width * p->fold)))
 		return false;
-	*b = (Stride){.fixed = true, .down = columns, .along = 1};
+	*b = (Stride){.fixed = true, .panels = true, .down = columns, .along = 1};
 	return true;
 }

@@ -77,6 +77,7 @@ enum { IRREGULAR = INT32_MIN };
 int64_t stride_along(const Vars *, const Index *, const Index *x);
 typedef struct Stride { // of an operand: from row to row, from column to column
 	bool fixed;     // it lies in memory at such strides
+	bool panels;    // with all columns of the last panel
 	int64_t down, along;
 	int64_t bytes; // of an element
 } Stride;
@@ -90,7 +91,7 @@ int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, cons
 // Sets idx to the index of operand o (0: a, 1: b) of a product at an element of the matrix.
 void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, const Index *batch,
                const Index *row, const Index *column, Index *idx);
-// Returns the strides of operand o; of b, along the columns of a panel if all panels are complete.
+// Returns the strides of operand o; of b, along the columns of a panel if memory has all of them.
 Stride operand_stride(Vars *, const Graph *, const Inside *, const Val *, const DotSizes *, int o,
                       const Index *batch);
 // True if pairs of the right operand along k, which one instruction multiplies, are adjacent in

@@ -145,7 +145,9 @@ Stride strides_of(Vars *w, const Graph *g, const Inside *inside, Ref r, const In
 	Stride s = {.down = stride_along(w, &place, row),
 	            .along = stride_along(w, &place, column),
 	            .bytes = elems[val(g, r)->type].bytes};
-	s.fixed = s.down != IRREGULAR && s.along != IRREGULAR;
+	Shape rows = memory_shape(val(g, r));
+	s.fixed =
+	    s.down != IRREGULAR && s.along != IRREGULAR && index_fits(w, &place, count_of(&rows));
 	return s;
 }
 
