@@ -10,7 +10,7 @@ static int64_t fold_of(const Graph *g, const Val *v, const Machine *machine)
 {
 	int64_t k = last_dim(&val(g, v->in[0])->shape);
 	bool pairs = machine->pairs && val(g, v->in[0])->type == E_bf16;
-	return pairs && k % (2 * machine->pairs) == 0 ? 2 : 1;
+	return pairs && k % 2 == 0 && k >= 2 * machine->pairs ? 2 : 1;
 }
 
 // True if product v multiplies its operand x, of 16 bits, as f32.
@@ -80,30 +80,35 @@ static Shape split_shape(const Panels *p, const Shape *x, int slot)
 	bool matrix = fold > 1 && p->machine->pairs > 1;
 	int64_t steps = matrix ? p->machine->pairs : rows,
 	        lanes = matrix ? p->machine->lanes : width;
-	int64_t panels = ceil_div(x->dim[1], width);
-	int64_t split[] = {rows / steps, steps, fold, panels, width / lanes, lanes};
-	return shape_of(COUNT(split), split);
+	int64_t blocks = ceil_div(rows, steps), panels = ceil_div(x->dim[1], width);
+	return shape_of(6, (int64_t[]){blocks, steps, fold, panels, width / lanes, lanes});
 }
 
-// [rows, columns] as panels, each in the order in which the tile loads it. Zeros complete the last.
+// Returns the shape [rows, columns] of all panels, which zeros complete.
+static Shape full_shape(const Shape *split)
+{
+	const int64_t *dim = split->dim;
+	return shape_of(2, (int64_t[]){dim[0] * dim[1] * dim[2], dim[3] * dim[4] * dim[5]});
+}
+
+// [rows, columns] as panels, each in the order in which the tile loads it.
 static Ref put_panels(const Panels *p, Graph *to, Ref x, int slot)
 {
 	static const int64_t turn[] = {3, 0, 4, 1, 5, 2};
-	int64_t before[RANK] = {0}, after[RANK] = {0}, columns = val(to, x)->shape.dim[1];
-	Shape split = split_shape(p, &val(to, x)->shape, slot);
-	after[1] = split.dim[3] * p->width[slot] - columns;
+	Shape own = val(to, x)->shape, split = split_shape(p, &own, slot),
+	      full = full_shape(&split);
+	int64_t before[RANK] = {0}, after[] = {full.dim[0] - own.dim[0], full.dim[1] - own.dim[1]};
 	return put_permute(to, put_reshape(to, put_pad(to, x, before, after, 0), split), turn);
 }
 
-// The reverse: x of the body, in panels, as `shape`.
-static Ref put_matrix(const Panels *p, Graph *to, Ref x, Shape shape, int slot)
+// The reverse: operand `slot` of the body, in panels, as a matrix of this shape.
+static Ref put_matrix(const Panels *p, Graph *to, const Shape *shape, int slot)
 {
 	static const int64_t back[] = {1, 3, 5, 0, 2, 4};
 	int64_t start[RANK] = {0};
-	Shape full = shape;
-	full.dim[1] = ceil_div(shape.dim[1], p->width[slot]) * p->width[slot];
-	x = put_reshape(to, put_permute(to, x, back), full);
-	return put_slice(to, x, start, shape.dim, NULL);
+	Shape split = split_shape(p, shape, slot);
+	Ref x = put_permute(to, put_slot(to, slot), back);
+	return put_slice(to, put_reshape(to, x, full_shape(&split)), start, shape->dim, NULL);
 }
 
 static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
@@ -114,7 +119,7 @@ static Ref put_in_body(void *context, Graph *to, const Val *v, const Ref *in)
 	int slot = v->op == O_slot ? (int)v->attr->i[0] : 0;
 	if (v->op != O_slot || !p->width[slot])
 		return put_as(to, v, in);
-	return put_matrix(p, to, put_slot(to, slot), v->shape, slot);
+	return put_matrix(p, to, &v->shape, slot);
 }
 
 static Ref put_loop_of_panels(Panels *p, Graph *to, const Val *v, const Ref *in)

@@ -378,10 +378,17 @@ static const struct Case {
     {"panels of matrix registers, two wide, in blocks", 1088,
      "graph pairs\nslot a : input f32[45,1088]\nslot b : input f32[3,34,2,16,16,2]\n"
      "out y = dot(a, reshape(permute(b; [1,3,5,0,2,4]); [1088,96]))\n"},
+    {"panels of matrix registers, more than sums are held", 96,
+     "graph pairs\nslot a : input f32[32,96]\nslot b : input f32[12,3,2,16,16,2]\n"
+     "out y = dot(a, reshape(permute(b; [1,3,5,0,2,4]); [96,384]))\n"},
     {"panels of matrix registers, the last not complete", 192,
      "graph pairs\nslot a : input f32[13,192]\nslot b : input f32[2,6,4,16,16,2]\n"
      "%1 = reshape(permute(b; [1,3,5,0,2,4]); [192,128]) : f32[192,128]\n"
      "out y = dot(a, slice(%1; [0,0], [192,100], [1,1]))\n"},
+    {"panels of matrix registers, the last of rows and of columns not complete", 200,
+     "graph pairs\nslot a : input f32[13,200]\nslot b : input f32[2,7,4,16,16,2]\n"
+     "%1 = reshape(permute(b; [1,3,5,0,2,4]); [224,128]) : f32[224,128]\n"
+     "out y = dot(a, slice(%1; [0,0], [200,100], [1,1]))\n"},
     {"panels in memory, the last not complete, and sums of their rows", 100,
      "graph panels\nslot a : input f32[13,75]\nslot b : input f32[4,75,32]\n"
      "%1 = reshape(permute(b; [1,0,2]); [75,128]) : f32[75,128]\n"

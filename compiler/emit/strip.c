@@ -291,7 +291,8 @@ static void one_strip(Dot *d, const Strip *strip, Value again)
 	Loop parts = loop_begin(g, number(g, 0), all, d->p.held);
 	d->first_column = sum_of(g, first_column, times(g, parts.i, d->p.width));
 	d->count = least(g, number(g, d->p.held), LLVMBuildSub(g->b, all, parts.i, ""));
-	d->panel = element(d, memory, times(g, parts.i, d->p.panel_size));
+	if (memory) // b is packed
+		d->panel = element(d, memory, times(g, parts.i, d->p.panel_size));
 	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
 	Panel panel = panel_at(d, panels.i);
 	multiply(d, strip, &panel, again, LLVMConstInt(g->i1, 1, 0));

@@ -434,10 +434,10 @@ bool lies_in_pairs(Vars *w, const Graph *g, const Inside *inside, const Val *v, 
                    const Index *batch, Stride *b)
 {
 	int64_t rows = p->matrix ? p->matrix : p->steps, columns = p->matrix ? p->lanes : p->width;
-	if (p->fold == 1 || p->k % (rows * p->fold) || p->line % p->fold)
+	if (p->fold == 1 || p->line % p->fold)
 		return false;
 	Index half = some_index(w, p->fold), step = some_index(w, rows), idx[RANK];
-	Index block = some_index(w, p->steps / rows), column = some_index(w, columns);
+	Index block = some_index(w, ceil_div(p->steps, rows)), column = some_index(w, columns);
 	Index vector = some_index(w, p->width / columns),
 	      panel = some_index(w, ceil_div(p->n, p->width));
 	Index row = add_index(w, &half, &step, p->fold);
