@@ -3,9 +3,10 @@
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
 // weights have this form. A product that is read only through permutes of its slices, as the gates
 // of an LSTM are, is permuted first, and then sliced. Overlapping windows stay on the left, where
-// they are packed once for all taps; unless matrix registers load them, as those of AMX do: there
-// the steps of k must be contiguous in rows of the left operand, and of the windows' transpose the
-// channels are. Gradients of weights are not swapped where slices of the product take less time.
+// they are packed once for all taps; unless it is their transpose that is there, in the gradient of
+// a kernel, and matrix registers load the windows, as those of AMX do: there the steps of k must be
+// contiguous in rows of the left operand. Gradients of weights are not swapped where slices of the
+// product take less time.
 #include "index.h"
 #include "passes.h"
 #include <stdlib.h>
@@ -224,7 +225,8 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 		return 0;
 	int64_t axis = v->attr->i[last];
 	const Val *windows = find_windows(t, dot);
-	bool slices = is_gradient(t, dot), loads = windows && loads_windows(t, windows);
+	bool weight = windows && is_transpose(t, dot->in[0]); // its windows are better right
+	bool slices = is_gradient(t, dot), loads = weight && loads_windows(t, windows);
 	if (windows && slices && is_sliced(t, size_of(t, dot, true)))
 		loads |= !may_be_squares(windows, size_of(t, dot, true).k);
 	if (windows ? !loads || axis < left || axis >= right
@@ -239,7 +241,6 @@ static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 		int a = (int)v->attr->i[k];
 		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
 	}
-	bool weight = windows && is_transpose(t, dot->in[0]); // its windows are better right
 	if (!weight && contiguous_elements(&shape, perm) < MIN(SQUARE / 2, dot->shape.dim[rows]))
 		return 0;
 	Ref x = put2(g, O_dot, swap_last(g, t->now[dot->in[1]]), swap_last(g, t->now[dot->in[0]]));

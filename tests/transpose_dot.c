@@ -74,6 +74,13 @@ static void check_case(const char *name, const char *text)
 	check_on("x86-64-v4-amx", E_bf16, false, name, text);
 }
 
+// A convolution whose result is read with channels first.
+static void check_convolution(const char *name, const char *text)
+{
+	check_on("x86-64-v4", E_bf16, true, name, text);
+	check_on("x86-64-v4-amx", E_bf16, true, name, text);
+}
+
 // The gradient of a kernel of so many outputs, in f32.
 static void check_sliced(const char *name, const char *window, const char *in, const char *out,
                          int positions, int outputs, bool stay)
@@ -134,12 +141,18 @@ int main(void)
 	    "%2 = dot(%1, s)\n%3 = mul(%2, 0.25)\n%4 = permute(%3; [0,3,1,2])\n%5 = reshape(%4; "
 	    "[2,6,12])\n"
 	    "out y = %5\n");
-	check_case("convolution",
-	           "slot x : input f32[2,3,5,5]\nslot w : input f32[4,27]\n"
-	           "%1 = window(x; [2,5,3,1,1,1,1,3,5,3,1,1,1,1], 0)\n"
-	           "%2 = permute(%1; [0,2,3,1,4,5])\n%3 = reshape(%2; [50,27])\n"
-	           "%4 = permute(w; [1,0])\n%5 = dot(%3, %4)\n%6 = reshape(%5; [2,25,4])\n"
-	           "%7 = permute(%6; [0,2,1])\n%8 = reshape(%7; [2,4,5,5])\nout y = %8\n");
+	check_convolution("convolution",
+	                  "slot x : input f32[2,3,5,5]\nslot w : input f32[4,27]\n"
+	                  "%1 = window(x; [2,5,3,1,1,1,1,3,5,3,1,1,1,1], 0)\n"
+	                  "%2 = permute(%1; [0,2,3,1,4,5])\n%3 = reshape(%2; [50,27])\n"
+	                  "%4 = permute(w; [1,0])\n%5 = dot(%3, %4)\n%6 = reshape(%5; [2,25,4])\n"
+	                  "%7 = permute(%6; [0,2,1])\n%8 = reshape(%7; [2,4,5,5])\nout y = %8\n");
+	check_convolution("convolution of channels that matrix registers load",
+	                  "slot x : input f32[2,5,5,32]\nslot w : input f32[288,16]\n"
+	                  "%1 = window(x; [1,5,3,1,1,1,1,2,5,3,1,1,1,1], 0)\n"
+	                  "%2 = permute(%1; [0,1,2,4,5,3])\n%3 = reshape(%2; [50,288])\n"
+	                  "%4 = dot(%3, w)\n%5 = reshape(%4; [2,25,16])\n"
+	                  "%6 = permute(%5; [0,2,1])\nout y = %6\n");
 	check_case("gradient of a kernel",
 	           "slot x : input f32[2,5,5,16]\nslot g : input f32[50,4]\n"
 	           "%1 = window(x; [1,5,3,1,1,1,1,2,5,3,1,1,1,1], 0)\n"
