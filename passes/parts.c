@@ -3,7 +3,8 @@
 // elements it adds up. The sum over samples and positions of a gradient, for each of three
 // channels, becomes sums over parts of each sample, and sums of these. Where channels come last,
 // workers own rows, and join their sums themselves (blocking.c); but three columns would fill three
-// lanes of a vector. There, several rows become one, and their sums are added.
+// lanes of a vector. There, several rows become one, and their sums are added. So would the few
+// channels of a group, which lie side by side at each position: first positions are summed.
 #include "index.h"
 #include "passes.h"
 
@@ -62,6 +63,7 @@ typedef struct Parts {
 	int64_t workers, wanted; // of a launch; parts of rows
 	int64_t owners;          // workers that are enough if each can keep what it reduces near
 	int64_t down, narrow;    // workers, and how many columns are few, of columns
+	int64_t lanes;           // of a vector; 0: a GPU
 } Parts;
 
 // True for a sum of several results, fewer than workers, over samples too, or of so many elements
@@ -105,12 +107,13 @@ typedef struct Down {
 	bool last; // the columns are the last axis
 } Down;
 
-// Finds what a reduction goes down. False: it does not go down rows of several columns.
-static bool find_down(const Val *v, const Shape *from, Down *d)
+// Finds what a reduction of these axes goes down. False: it does not go down rows of several
+// columns.
+static bool find_down(uint32_t axes, const Shape *from, Down *d)
 {
 	*d = (Down){1, 1, 1, from->rank && last_dim(from) > 1};
 	for (int a = from->rank - 1; a >= 0; a--) {
-		bool reduced = axes_mask(v) >> a & 1;
+		bool reduced = axes >> a & 1;
 		if (from->dim[a] == 1)
 			continue;
 		if (reduced && (d->columns == 1 || d->samples > 1))
@@ -126,7 +129,7 @@ static bool has_long_columns(const Val *v, const Shape *from, int64_t workers)
 {
 	enum { WIDE = 64, LONG = 1 << 15 }; // columns and elements of a worker
 	Down d;
-	if (!find_down(v, from, &d) || (d.samples == 1 && d.last))
+	if (!find_down(axes_mask(v), from, &d) || (d.samples == 1 && d.last))
 		return false;
 	return d.samples * ceil_div(d.columns, WIDE) < workers &&
 	       d.rows * MIN(d.columns, WIDE) >= LONG;
@@ -135,7 +138,7 @@ static bool has_long_columns(const Val *v, const Shape *from, int64_t workers)
 static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
 {
 	Down d;
-	find_down(v, &val(g, x)->shape, &d);
+	find_down(axes_mask(v), &val(g, x)->shape, &d);
 	if (d.samples == 1) {
 		x = put_reshape(g, x, shape_of(2, (int64_t[]){d.rows, d.columns}));
 		return put_reshape(g, put_reduce(g, v->op, x, 1, (int64_t[]){0}), v->shape);
@@ -148,19 +151,51 @@ static Ref put_down(Graph *g, const Val *v, Ref x, int64_t wanted)
 	return put_twice(g, v, x, split, 2, rest, 1, (int64_t[]){1});
 }
 
+// ---- pieces ---------------------------------------------------------------------------
+
+// Finds what goes down rows [groups, piece] of a sample, if results are sums of such pieces.
+static bool find_pieces(const Val *v, const Shape *from, Down *d, int64_t *piece)
+{
+	int64_t rows;
+	int first = first_reduced(v, from, &rows);
+	*piece = count_of(from) / MAX(1, rows);
+	return *piece > 1 && find_down(axes_mask(v) & ((1u << first) - 1), from, d);
+}
+
+// True for sums of pieces that do not fill a vector, such as those of the few channels of a group.
+static bool has_short_pieces(const Val *v, const Shape *from, int64_t lanes)
+{
+	enum { ROWS = 16, FEW = 4 }; // at least; pieces of a vector
+	Down d;
+	int64_t piece;
+	return find_pieces(v, from, &d, &piece) && FEW * piece <= lanes && d.rows >= ROWS &&
+	       d.columns >= lanes;
+}
+
+static Ref put_pieces(Graph *g, const Val *v, Ref x)
+{
+	Down d;
+	int64_t piece;
+	find_pieces(v, &val(g, x)->shape, &d, &piece);
+	Shape split = shape_of(3, (int64_t[]){d.samples, d.rows, d.columns});
+	Shape rest = shape_of(3, (int64_t[]){d.samples, d.columns / piece, piece});
+	return put_twice(g, v, x, split, 1, rest, 1, (int64_t[]){2});
+}
+
 // ---- the pass -------------------------------------------------------------------------
 
-typedef enum Form { F_whole, F_columns, F_down, F_rows } Form;
+typedef enum Form { F_whole, F_columns, F_down, F_pieces, F_rows } Form;
 
 static Form form_of(const Parts *p, const Val *v)
 {
 	if (v->op != O_sum)
 		return F_whole;
 	const Shape *from = &val(p->from, v->in[0])->shape;
-	return has_few_columns(v, from, p->narrow)  ? F_columns
-	       : has_long_columns(v, from, p->down) ? F_down
-	       : has_few_results(p, v, from)        ? F_rows
-	                                            : F_whole;
+	return has_few_columns(v, from, p->narrow)   ? F_columns
+	       : has_long_columns(v, from, p->down)  ? F_down
+	       : has_short_pieces(v, from, p->lanes) ? F_pieces
+	       : has_few_results(p, v, from)         ? F_rows
+	                                             : F_whole;
 }
 
 static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
@@ -171,6 +206,8 @@ static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
 		return put_columns(to, v, in[0]);
 	case F_down:
 		return put_down(to, v, in[0], p->workers);
+	case F_pieces:
+		return put_pieces(to, v, in[0]);
 	case F_rows:
 		return put_in_parts(to, v, in[0], p->wanted);
 	default:
@@ -182,9 +219,9 @@ const Graph *parts_pass(Arena *arena, const Graph *from, const Machine *machine)
 {
 	int64_t wave = wave_of(machine);
 	int64_t all = machine->workers;
-	Parts p = {from, all, PARTS, all, all / 4, machine->lanes / 2 - 1};
+	Parts p = {from, all, PARTS, all, all / 4, machine->lanes / 2 - 1, machine->lanes};
 	if (machine->threads > 1)
-		p = (Parts){from, wave, wave, all, wave, 0};
+		p = (Parts){from, wave, wave, all, wave, 0, 0};
 	bool some = false;
 	for (Ref r = 1; r < (Ref)from->nval && !some; r++)
 		some = form_of(&p, val(from, r)) != F_whole;
