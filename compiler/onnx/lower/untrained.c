@@ -502,7 +502,8 @@ const char *reason_to_ask(const Use *u)
 	if (follows_buffer(u) && !reason_not_trained(u))
 		return "it follows a buffer of its module: a weight to train, or a constant to "
 		       "--freeze?";
-	if (starts_with(u->r->proto->producer_name, "pytorch") && is_usual_buffer_name(u->name))
+	bool pytorch = starts_with(u->r->proto->producer_name, "pytorch");
+	if (pytorch && is_usual_buffer_name(u->name) && !reason_not_trained(u))
 		return "named as buffers are: a weight to train, or a constant to --freeze?";
 	if (normalizes_input(u))
 		return "it normalizes an input: a weight to train, or a constant to --freeze?";
