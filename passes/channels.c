@@ -46,14 +46,6 @@ static bool is_ready(const Channels *c, const Columns *columns, int64_t channels
 	return channels == columns->channels && columns->axis == x->shape.rank - 1;
 }
 
-// Returns x with zeros after its elements along an axis, so that there are `count`.
-static Ref extend(Graph *g, Ref x, int axis, int64_t count)
-{
-	int64_t before[RANK] = {0}, after[RANK] = {0};
-	after[axis] = count - val(g, x)->shape.dim[axis];
-	return put_pad(g, x, before, after, 0);
-}
-
 // Returns the windows with so many channels, the last axis of x, as the matrix r is.
 static Ref put_columns(const Channels *c, Graph *g, const Columns *columns, Ref r, int64_t channels)
 {
@@ -72,7 +64,7 @@ static Ref put_columns(const Channels *c, Graph *g, const Columns *columns, Ref 
 		int64_t was = columns->permuted->attr->i[a];
 		perm[a] = was == axis ? last : was - (was > axis && was <= last);
 	}
-	x = extend(g, move_axis(g, x, axis, last), last, channels);
+	x = put_extended(g, move_axis(g, x, axis, last), last, channels);
 	x = put_permute(g, put_window(g, x, w.n, along, window->attr->x), perm);
 	matrix.dim[matrix.rank - 1] = columns->taps * channels;
 	return put_reshape(g, x, matrix);
@@ -106,7 +98,7 @@ static Ref put_product(const Channels *c, Graph *g, const Val *dot, const Column
 	open.dim[last - 1] = own;
 	open.dim[last - 2] = taps;
 	flat.dim[last - 2] = taps * channels;
-	kernel = extend(g, put_reshape(g, kernel, open), last - 1, channels);
+	kernel = put_extended(g, put_reshape(g, kernel, open), last - 1, channels);
 	Ref x = put_columns(c, g, columns, dot->in[0], channels);
 	return put2(g, O_dot, x, put_reshape(g, kernel, flat));
 }

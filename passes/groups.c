@@ -117,14 +117,6 @@ static void find_role(Merge *m, Ref r)
 
 // ---- the products ---------------------------------------------------------------------
 
-// Returns x with zeros after its elements along an axis, so that there are `count`.
-static Ref extend(Graph *g, Ref x, int axis, int64_t count)
-{
-	int64_t before[RANK] = {0}, after[RANK] = {0};
-	after[axis] = count - val(g, x)->shape.dim[axis];
-	return put_pad(g, x, before, after, 0);
-}
-
 // Returns the first elements of x along an axis.
 static Ref first_of(Graph *g, Ref x, int axis, int64_t count)
 {
@@ -144,7 +136,7 @@ static Ref merge_channels(Graph *g, Ref x, const Groups *s)
 		flat.dim[a] = to.dim[a + 1];
 	to.dim[1] = s->merged;
 	to.dim[2] = s->each * s->channels;
-	x = extend(g, put_reshape(g, x, flat), 1, to.dim[1] * to.dim[2]);
+	x = put_extended(g, put_reshape(g, x, flat), 1, to.dim[1] * to.dim[2]);
 	return put_reshape(g, x, to);
 }
 
@@ -166,7 +158,7 @@ static Ref merge_columns(Graph *g, Ref x, const Groups *s, int64_t inner)
 {
 	Shape shape = val(g, x)->shape;
 	int64_t outer = shape.dim[3] / inner, rows = shape.dim[2];
-	x = extend(g, x, 1, s->merged * s->each);
+	x = put_extended(g, x, 1, s->merged * s->each);
 	x = put_reshape(
 	    g, x, shape_of(6, (int64_t[]){shape.dim[0], s->merged, s->each, rows, outer, inner}));
 	x = move_axis(g, x, 2, 4);
@@ -192,9 +184,9 @@ static Ref merge_kernel(Graph *g, Ref x, const Groups *s)
 {
 	int64_t n = s->each, taps = s->taps, channels = s->channels, outputs = s->outputs;
 	x = put_reshape(g, x, shape_of(4, (int64_t[]){s->all, taps, channels, outputs}));
-	x = extend(g, x, 0, s->merged * n);
+	x = put_extended(g, x, 0, s->merged * n);
 	x = put_reshape(g, x, shape_of(6, (int64_t[]){s->merged, n, 1, taps, channels, outputs}));
-	x = extend(g, x, 2, n + 1);
+	x = put_extended(g, x, 2, n + 1);
 	x = put_reshape(g, x,
 	                shape_of(5, (int64_t[]){s->merged, n * (n + 1), taps, channels, outputs}));
 	x = put_reshape(g, first_of(g, x, 1, n * n),

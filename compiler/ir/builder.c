@@ -87,6 +87,13 @@ Ref put_pad(Graph *g, Ref x, const int64_t *before, const int64_t *after, double
 	return put(g, O_pad, 1, &x, &attr);
 }
 
+Ref put_extended(Graph *g, Ref x, int axis, int64_t count)
+{
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	after[axis] = count - val(g, x)->shape.dim[axis];
+	return put_pad(g, x, before, after, 0);
+}
+
 Ref put_window(Graph *g, Ref x, int n, const WindowAxis *axis, double fill)
 {
 	Attr attr = {.n = n * WINDOW_NUMS, .x = fill};

@@ -346,6 +346,7 @@ Ref put_expand(Graph *, Ref, Shape);
 Ref put_permute(Graph *, Ref, const int64_t *perm);
 Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
 Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
+Ref put_extended(Graph *, Ref x, int axis, int64_t count); // to so many, by zeros at the end
 Ref put_window(Graph *, Ref, int n, const WindowAxis *, double fill);
 Ref put_concat(Graph *, int axis, int n, const Ref *);
 Ref put_gather(Graph *, Ref x, Ref index, int axis);
