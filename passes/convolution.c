@@ -48,8 +48,8 @@ const Val *windows_of_matrix(const Graph *g, Ref r)
 }
 
 // True if so few outputs would leave most lanes of a tile empty, and x has enough channels: the
-// product is written to memory before its elements are added. Products of 16 bits, where registers
-// of matrices load the channels, take so little time that this pays off for more of them only.
+// product is written to memory before its elements are added. In 16 bits, where matrix registers
+// load the channels, products take so little time that this pays off only for more channels.
 static bool has_few_outputs(const Graph *g, const Convolution *c, int64_t taps, int64_t outputs)
 {
 	enum { MOST = 6, EACH = 4, LOADED = 16 }; // outputs; channels for each output

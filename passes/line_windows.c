@@ -108,10 +108,9 @@ static Ref put_forward(LineWindows *l, Graph *to, const Val *v, const Ref *in)
 	const Windows *w = &l->of[v->in[0]];
 	Shape kernel = val(to, in[1])->shape;
 	int64_t lines = kernel.dim[0] / w->line, outputs = kernel.dim[1];
-	int64_t before[RANK] = {0}, after[] = {0, w->step - w->line, 0};
 	Ref b = put_reshape(to, in[1], shape_of(3, (int64_t[]){lines, w->line, outputs}));
-	b = put_pad(to, b, before, after, 0);
-	b = put_reshape(to, b, shape_of(2, (int64_t[]){lines * w->step, outputs}));
+	b = put_reshape(to, put_extended(to, b, 1, w->step),
+	                shape_of(2, (int64_t[]){lines * w->step, outputs}));
 	return put2(to, O_dot, put_lines(l, to, v->in[0]), b);
 }
 

@@ -162,7 +162,7 @@ static bool find_pieces(const Val *v, const Shape *from, Down *d, int64_t *piece
 	return *piece > 1 && find_down(axes_mask(v) & ((1u << first) - 1), from, d);
 }
 
-// True for sums of pieces that do not fill a vector, such as those of the few channels of a group.
+// True for sums over pieces too short to fill a vector, such as the few channels of a group.
 static bool has_short_pieces(const Val *v, const Shape *from, int64_t lanes)
 {
 	enum { ROWS = 16, FEW = 4 }; // at least; pieces of a vector

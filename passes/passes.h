@@ -344,7 +344,8 @@ const Graph *channels_pass(Arena *, const Graph *, const Machine *);
 
 // ---- transpose_dot.c: swaps operands of products to drop transposes -----------------------
 Graph *transpose_dot_pass(Arena *, const Graph *, const Machine *);
-// True if Winograd's method may take windows: 3 x 3 adjacent elements, at enough positions.
+// True if Winograd's method is worth considering: windows of 3 x 3 adjacent elements, at enough
+// positions.
 bool may_be_squares(const Val *window, int64_t positions);
 
 // ---- precision.c: rounds operands of products, and values between them, to Graph.products ---

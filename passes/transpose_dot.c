@@ -3,9 +3,9 @@
 // a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
 // weights have this form. A product that is read only through permutes of its slices, as the gates
 // of an LSTM are, is permuted first, and then sliced. Overlapping windows stay on the left, where
-// they are packed once for all taps; unless it is their transpose that is there, in the gradient of
-// a kernel, and matrix registers load the windows, as those of AMX do: there the steps of k must be
-// contiguous in rows of the left operand. Gradients of weights are not swapped where slices of the
+// they are packed once for all taps. In the gradient of a kernel their transpose is on the left,
+// and is swapped if matrix registers load windows, as those of AMX do: they need contiguous steps
+// of k in rows of the left operand. Gradients of weights are not swapped where slices of the
 // product take less time.
 #include "index.h"
 #include "passes.h"
@@ -131,10 +131,8 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 // Returns the windows, which overlap, that the left operand is, or its transpose; NULL: it is not.
 static const Val *find_windows(const Swap *t, const Val *dot)
 {
-	const Val *v = val(t->from, dot->in[0]);
-	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
-		v = val(t->from, v->in[0]);
-	return v->op == O_window && windows_overlap(v) ? v : NULL;
+	const Val *window = windows_under(t->from, dot->in[0]);
+	return window && windows_overlap(window) ? window : NULL;
 }
 
 // True if matrix registers load steps of k from the transpose of the windows: channels, or lines of

@@ -141,7 +141,6 @@ static bool comes_before(const struct amos_option_row *a, const struct amos_opti
 	return order ? order < 0 : strcmp(a->name, b->name) < 0;
 }
 
-// Lists the options that the command takes, for --help and for getopt_long().
 // Writes the name of a row, which is an identifier, as an option.
 static void write_name(option_name to, const char *name)
 {
@@ -151,6 +150,7 @@ static void write_name(option_name to, const char *name)
 	to[n] = 0;
 }
 
+// Lists the options that the command takes, for --help and for getopt_long().
 static void list_options(struct parse *p)
 {
 	const struct amos_command_line *line = p->line;

@@ -349,7 +349,7 @@ static const char *end_memory(const Run *r, const Plan *plan, int k)
 	return k < n ? r->outputs[k] : slot_memory(r, plan, plan->graph->stores.at[k - n].slot);
 }
 
-// Runs workers in one order, or in another.
+// Returns what runs the workers, in one order or another.
 static Launcher *launcher(const Compiled *c, bool other)
 {
 	if (c->device)

@@ -9,7 +9,7 @@ enum { PAGE = 4096, WORD = 4, BUCKETS = 4096, RECENT = 256 };
 
 typedef struct Cell {
 	Who write, read;          // the last
-	uint32_t threads, blocks; // that have read it, too: since the last barrier; ever
+	uint32_t threads, blocks; // other readers: since the last barrier; ever
 } Cell;
 
 typedef struct Page {
@@ -75,7 +75,7 @@ static bool same_warp(const Who *a, const Who *b)
 	return a->thread / WARP == b->thread / WARP;
 }
 
-// True if threads of a block do both with no barrier between.
+// True if threads of a block do both without a barrier in between.
 static bool same_turn(const Who *a, const Who *b)
 {
 	return a->epoch == b->epoch && (!same_warp(a, b) || a->turn == b->turn);

@@ -21,7 +21,7 @@ typedef struct Who {
 // True if fences order all that one had done before what the other, of another block, does now:
 // of who uses this record.
 bool is_ordered(const Who *before, const Who *now);
-bool is_after_all(const Who *now); // the same of all that other blocks do before they count
+bool is_after_all(const Who *now); // of everything that other blocks did before they counted
 // True if the access races with an earlier one; *other: that one.
 bool shadow_read(uintptr_t at, int bytes, Who, Who *other);
 bool shadow_write(uintptr_t at, int bytes, Who, Who *other);

@@ -364,6 +364,7 @@ static void set_lines(Dot *d, const Stride *a, const Stride *b)
 	d->a_rows = a->fixed && a->down == 1;
 	d->b_rows = is_contiguous(d, 1) || (!d->p.matrix && b->fixed && b->along == 1);
 	d->b_columns = d->s->b == W_transpose && b->fixed && b->down == 1;
+	d->b_line = steps_of_line(d);
 	d->line[0] = d->s->a == W_copy && d->a_rows ? line_bytes(d, 0, a->along) : 0;
 	d->line[1] = d->b_columns ? line_bytes(d, 1, b->along) : 0;
 	d->far[0] = a->fixed ? a->along * a->bytes : 0;

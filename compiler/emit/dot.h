@@ -10,6 +10,7 @@ typedef struct Dot {
 	DotSizes p;
 	Tile tile;
 	bool a_rows;    // a is contiguous from row to row
+	int64_t b_line; // see steps_of_line()
 	bool b_rows;    // b is contiguous along its rows, perhaps before casts: these are copied
 	bool b_columns; // b is contiguous along its columns: these are transposed
 	Value panel, strip, sums; // memory
@@ -65,6 +66,9 @@ Value in_place(Dot *, int o, Value step, Value other);
 
 // True if an operand's other axis than k is contiguous in memory, perhaps before casts.
 bool is_contiguous(Dot *, int o);
+// Returns how many steps of two elements are a line of the windows that b is; 0: it is none, or
+// steps cross the end of a line.
+int64_t steps_of_line(const Dot *);
 // Packs the worker's panels of b for the block of k, and strips first..end of a; operands that are
 // copied, for steps from..to alone.
 void pack_panels(Dot *, Value from, Value to);

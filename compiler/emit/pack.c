@@ -290,17 +290,12 @@ static void copy_step(Dot *d, const Copied *c, Value own, const Index *pair)
 	}
 }
 
-// Returns how many steps of two elements are a line of the windows that b is; 0: it is none, or
-// steps cross the end of a line.
-static int64_t steps_of_line(const Dot *d)
+int64_t steps_of_line(const Dot *d)
 {
-	const Graph *graph = d->g->graph;
-	const Val *v = val(graph, d->v->in[1]);
-	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
-		v = val(graph, v->in[0]);
-	if (v->op != O_window || d->p.fold != 2 || d->p.line != d->p.k)
+	const Val *window = windows_under(d->g->graph, d->v->in[1]);
+	if (!window || d->p.fold != 2 || d->p.line != d->p.k)
 		return 0;
-	WindowAxes w = window_axes(v->attr);
+	WindowAxes w = window_axes(window->attr);
 	int64_t out = w.at[w.n - 1].out;
 	return out % d->p.fold || d->p.k % out ? 0 : out / d->p.fold;
 }
@@ -317,7 +312,7 @@ static void copy_run(Dot *d, Value first, Value end, const Index *line, Value to
 		c.lanes[u] = column_lanes(d, sum_of(g, c.column, number(g, u * g->width)));
 	Loop steps = loop_begin(g, first, end, 1);
 	if (line) {
-		Index own = uniform_index(g, steps.i, steps_of_line(d), 1);
+		Index own = uniform_index(g, steps.i, d->b_line, 1);
 		Index k = add_index(g->vars, line, &own, d->p.fold);
 		copy_step(d, &c, sum_of(g, top, steps.i), &k);
 	} else {
@@ -329,9 +324,10 @@ static void copy_run(Dot *d, Value first, Value end, const Index *line, Value to
 
 // Copies steps [first, end) line by line: only a line's index is divided, and what it reads stays
 // in L1 for all taps.
-static void copy_lines(Dot *d, Value first, Value end, int64_t line)
+static void copy_lines(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
+	int64_t line = d->b_line;
 	Value each = number(g, line), from = sum_of(g, d->from, first);
 	Value to = sum_of(g, d->from, end);
 	Value after = LLVMBuildUDiv(g->b, sum_of(g, to, number(g, line - 1)), each, "");
@@ -349,9 +345,9 @@ static void copy_lines(Dot *d, Value first, Value end, int64_t line)
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t run = d->b_rows ? RUN : d->s->depth, line = steps_of_line(d);
-	if (line) {
-		copy_lines(d, first, end, line);
+	int64_t run = d->b_rows ? RUN : d->s->depth;
+	if (d->b_line) {
+		copy_lines(d, first, end);
 		return;
 	}
 	Loop runs = loop_begin(g, first, end, run);

@@ -103,6 +103,8 @@ bool lies_in_pairs(Vars *, const Graph *, const Inside *, const Val *, const Dot
 // ---- patch.c ----------------------------------------------------------------------------
 
 bool windows_overlap(const Val *window);
+// Returns the windows of which r is a move; NULL: it is none.
+const Val *windows_under(const Graph *, Ref r);
 // Follows moves from element idx of r to the value under windows. False if there are none.
 const Val *windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
 // False if the rows of the left operand are not windows, or are too irregular.

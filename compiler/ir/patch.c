@@ -73,6 +73,14 @@ static bool add_move(Digits *d, const Place *p, int axis, int64_t coef)
 	return true;
 }
 
+const Val *windows_under(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	while (prims[v->op].cls == C_move && v->op != O_window && v->op != O_concat)
+		v = val(g, v->in[0]);
+	return v->op == O_window ? v : NULL;
+}
+
 bool windows_overlap(const Val *window)
 {
 	WindowAxes w = window_axes(window->attr);

@@ -148,7 +148,7 @@ static Ref filled(const Case *q, Elem type, double x)
 // axis is a sum of a few parts, so that there are more workers.
 static Ref sum_of_slopes(const Case *q, const Val *x)
 {
-	enum { MANY = 32, TERMS = 4 }; // workers of a CPU; terms of a part, at least
+	enum { MANY = 32, TERMS = 4 }; // workers of a CPU; the fewest terms of a part
 	const Machine *machine = q->g->machine;
 	bool gpu = machine && machine->threads > 1;
 	int64_t several = gpu ? 1 : ATTENTION_WORKERS;

@@ -153,21 +153,30 @@ static bool propagate_product(Inference *p, Ref r, const Inferred *inferred)
 
 // ---- kernels and sums -----------------------------------------------------------------
 
+// Returns what is known of kernel k of a product, used as a parameter, from the result.
+static Inferred kernel_of(Inference *p, Ref r, const Val *dot, int k)
+{
+	Inferred kernel = p->of[r];
+	kernel.output_slices = NULL;
+	kernel.indirect = true;
+	kernel.role = "kernel";
+	kernel.rows = false;
+	kernel.at = r;
+	kernel.operand = dot->in[k];
+	kernel.map = axis_map_new(p->s, dot->in[k]);
+	kernel.contracted = contracted(p->s, r);
+	return kernel;
+}
+
 // For a table times a kernel, or two kernels in place of one: the first gets the eta of the result,
 // the second a gain of 1. If the table is normalized, the kernel gets it.
 static void propagate_chain(Inference *p, Ref r, const Val *v)
 {
 	const ScaleAnalysis *s = p->s;
-	Inferred first = p->of[r], kernel = first;
-	first.output_slices = kernel.output_slices = NULL;
-	first.indirect = kernel.indirect = true;
+	Inferred first = p->of[r], kernel = kernel_of(p, r, v, 1);
+	first.output_slices = NULL;
+	first.indirect = true;
 	first.map = NULL;
-	kernel.role = "kernel";
-	kernel.rows = false;
-	kernel.at = r;
-	kernel.operand = v->in[1];
-	kernel.map = axis_map_new(p->s, v->in[1]);
-	kernel.contracted = contracted(s, r);
 	kernel.eta = surd_root(1, kernel.contracted);
 	if (first.rows && normed_table(s, v->in[0])) {
 		kernel.demand = first.eta;
@@ -184,21 +193,13 @@ static void propagate_chain(Inference *p, Ref r, const Val *v)
 	assign(p, v->in[1], kernel);
 }
 
-// For positions times a kernel, used as a parameter: the positions are a constant, so that the
-// kernel has the eta of the result per unit of them, as if they were data.
+// A constant, such as positions, times a kernel is used as a parameter. The kernel gets the eta of
+// the result per unit of the constant, as if that were data.
 static void propagate_positions(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
 	int k = is(s, v->in[1], VARIABLE);
-	Inferred kernel = p->of[r];
-	kernel.output_slices = NULL;
-	kernel.indirect = true;
-	kernel.role = "kernel";
-	kernel.rows = false;
-	kernel.at = r;
-	kernel.operand = v->in[k];
-	kernel.map = axis_map_new(s, v->in[k]);
-	kernel.contracted = contracted(s, r);
+	Inferred kernel = kernel_of(p, r, v, k);
 	kernel.range = rms_of(s, v->in[1 - k]);
 	kernel.source = v->in[1 - k];
 	kernel.demand = kernel.eta;

@@ -397,12 +397,11 @@ static Ref match_updates(Call *c, Ref at, Ref new)
 	if (val(g, at)->shape.rank != 1 || !v->shape.rank ||
 	    !(is_dynamic(g, at) || lengths_of(g, new)->of[0]))
 		return new;
-	int64_t n = val(g, at)->shape.dim[0], rows = v->shape.dim[0], none[RANK] = {0},
-	        after[RANK] = {MAX(n - rows, 0)};
+	int64_t n = val(g, at)->shape.dim[0], rows = v->shape.dim[0];
 	check_updates(c, put_length(g, at, 0), put_length(g, new, 0));
 	if (n < rows)
 		return take_range(g, put_padded(g, new, 0), 0, 0, n);
-	return n == rows ? new : put_pad(g, put_padded(g, new, 0), none, after, 0);
+	return n == rows ? new : put_extended(g, put_padded(g, new, 0), 0, n);
 }
 
 void lower_scatter_nd(Call *c)
