@@ -98,7 +98,8 @@ bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	return fits;
 }
 
-// Channels come last, so that the kernel, which is read for each position, is stored so.
+// Channels come last, so that the kernel, which is read for each position, is stored so. Operands
+// of products may be of 16 bits, as in the body of a loop; sums are not.
 static Ref sum_taps(Graph *g, const Val *dot, const Convolution *c)
 {
 	const Shape *full = &c->window->shape;
@@ -111,7 +112,9 @@ static Ref sum_taps(Graph *g, const Val *dot, const Convolution *c)
 	}
 	Ref windows = move_axis(g, ref_of(g, c->window), 1, full->rank - 1);
 	Ref kernel = move_axis(g, put_reshape(g, dot->in[1], factors), 1, full->rank - 1);
-	Ref sum = put_reduce(g, O_sum, put2(g, O_mul, windows, kernel), c->n, axes);
+	Ref product =
+	    put2(g, O_mul, put_cast(g, windows, dot->type), put_cast(g, kernel, dot->type));
+	Ref sum = put_reduce(g, O_sum, product, c->n, axes);
 	return put_reshape(g, move_axis(g, sum, full->rank - 1, 1), dot->shape);
 }
 

@@ -1,8 +1,9 @@
 // convolution.c: checks depthwise and transposed convolutions, and those of groups of few channels
 // or of few outputs. Their gradients equal differences and are compiled right. None is left as a
-// product of windows, or of more groups than fill a vector.
+// product of windows, or of more groups than fill a vector. Operands may be of 16 bits.
 #include "emitted.h"
 #include "trial.h"
+#include <string.h>
 
 // As the reader writes them.
 #define DEPTHWISE(in, window, out, size, positions, taps)                                          \
@@ -80,6 +81,27 @@ static bool has_convolution(const Graph *g)
 	return false;
 }
 
+// Returns the graph with operands of 16 bits, as the body of a loop in bf16 has them.
+static Graph *of_halves(Arena *arena, const char *const *of)
+{
+	Text text = {.arena = arena};
+	for (const char *at = of[1]; *at; at++)
+		if (strncmp(at, "f32[", 4))
+			say(&text, "%c", *at);
+		else
+			say(&text, "b%c16", *at), at += 2;
+	return parse_graph(arena, of[0], text.at, book_builtin());
+}
+
+// True if operands of 16 bits give the sums of f32 that the evaluator finds.
+static bool sums_halves(Arena *arena, const char *const *of)
+{
+	const Graph *g = of_halves(arena, of);
+	const Target *target = target_named(arena, "cpu", NULL);
+	return check_graph(arena, g, random_slots(arena, g, 5, 7), target, plain_launch, 1e-5, NULL,
+	                   of[0]) <= 1;
+}
+
 int main(void)
 {
 	int failures = 0;
@@ -92,6 +114,7 @@ int main(void)
 		const Graph *formed = convolution_pass(arena, t->with);
 		const Graph *merged = groups_pass(arena, formed, machine);
 		bool right = trial_differences(t) && trial_compiled(t) &&
+		             sums_halves(arena, cases[i]) &&
 		             (has_convolution(g) || merged != formed);
 		bool left =
 		    has_convolution(formed) || groups_pass(arena, merged, machine) != merged;
