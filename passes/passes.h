@@ -460,6 +460,7 @@ typedef struct Unit { // an entry of a program
 	const Graph *graph;
 	Plan *plan;   // from pass `fuse` on
 	bool limited; // scratch is: see bundle_pass
+	bool inside;  // the body of a loop
 } Unit;
 void run_pass(Arena *, Pass, Unit *); // one of `loops` to `memory`
 Plan *plan_graph(Arena *, const Graph *, const char *name, const Machine *); // all of these

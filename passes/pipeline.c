@@ -25,6 +25,8 @@ static bool rounds_for_registers(const Unit *unit)
 	return unit->graph->products == E_bf16 && has_thread_matrix(unit->machine);
 }
 
+static Plan *plan_unit(Arena *, Unit);
+
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
 	const Graph *g = unit->graph;
@@ -55,7 +57,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->graph = graph_live(arena, transpose_dot_pass(arena, g, unit->machine));
 		return;
 	case PASS_precision:
-		if (g->products)
+		if (g->products && !(unit->inside && g->products == E_f16)) // it is f32 in loops
 			unit->graph = graph_live(arena, precision_pass(arena, g, unit->machine));
 		return;
 	case PASS_statistics:
@@ -96,8 +98,11 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		// The body of a loop is a plan of its own; the loop's schedule includes its memory.
 		for (Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
 			if (k->kind == L_loop)
-				k->body = plan_graph(arena, val(p->graph, k->root)->data, "body",
-				                     p->machine);
+				k->body =
+				    plan_unit(arena, (Unit){.name = "body",
+				                            .machine = p->machine,
+				                            .graph = val(p->graph, k->root)->data,
+				                            .inside = true});
 		tile_pass(arena, p, 0);
 		return;
 	case PASS_bundle:
@@ -113,10 +118,14 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	}
 }
 
-Plan *plan_graph(Arena *arena, const Graph *g, const char *name, const Machine *machine)
+static Plan *plan_unit(Arena *arena, Unit unit)
 {
-	Unit unit = {.name = name, .machine = machine, .graph = g};
 	for (Pass p = PASS_loops; p <= PASS_memory; p++)
 		run_pass(arena, p, &unit);
 	return unit.plan;
+}
+
+Plan *plan_graph(Arena *arena, const Graph *g, const char *name, const Machine *machine)
+{
+	return plan_unit(arena, (Unit){.name = name, .machine = machine, .graph = g});
 }

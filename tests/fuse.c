@@ -394,6 +394,23 @@ static void test_derivative(Arena *arena)
 	expect_text(arena, p, "derivative", COUNT(lines), lines);
 }
 
+// In f16 nothing in a loop is rounded.
+static void test_loop_of_f16(Arena *arena)
+{
+	static const char *const lines[] = {
+	    "out %4 at output+0  # f32[1,40,32]\n\t# reads %1 x2\n"};
+	const Plan *p = plan_on(
+	    arena, "x86-64-v4", E_f16, "loop of f16",
+	    "graph loop_of_f16 products f16\nslot n : input i64\nslot h : input f32[1,40,32]\n"
+	    "slot w : param f32[32,32]\n"
+	    "%1 = loop(n, h, w; [3,1,0,0,0]) : i64\n"
+	    "slot x1 : input f32[1,40,32]\nslot x2 : input f32[32,32]\n"
+	    "%1 = attend(x1, x1, x1; 0.3, 0, 0) : f32[1,40,32]\n%2 = reshape(%1; [40,32])\n"
+	    "%3 = dot(%2, x2)\n%4 = reshape(%3; [1,40,32])\nout y0 = %4\nend\n"
+	    "%2 = result(%1; 0) : f32[1,40,32]\nout y = %2\n");
+	expect_text(arena, p, "loop of f16", COUNT(lines), lines);
+}
+
 // The sum of two slots is not stored for gathers of few of its elements, sums of its rows, and maps
 // that read both anyway; for a product it is.
 static void test_ahead(Arena *arena, bool product)
@@ -444,6 +461,7 @@ int main(void)
 	test_long_sum(arena);
 	test_next_row(arena);
 	test_derivative(arena);
+	test_loop_of_f16(arena);
 	test_random(arena, 300);
 	arena_free(arena);
 	return failures != 0;
