@@ -29,6 +29,7 @@ typedef struct Precision {
 
 static const Precision narrow = {"f32", 2e-3, 4e-6, 4, 1e-6, 0.05}, // some 60 roundings
     rounded = {"f32", 4e-2, 4e-6, 4, 1e-6, 0.05}, // of attention, whose kernels round, too
+    halves = {"f32", 4e-2, 1e-3, 4, 1e-6, 0.2},   // of several, one after the other
     wide = {"f64", 1e-9, 1e-14, 4, 1e-13, 1e-3};
 
 typedef enum Outcome { AGREES, SAYS_NOTHING, DIFFERS } Outcome;
@@ -60,7 +61,7 @@ static bool reads_back(const Fuzz *f, const Graph *g)
 	const char *found = graph_text(f->arena, again);
 	if (!strcmp(text, found))
 		return true;
-	printf("%s: what is printed reads back as another graph:\n%s", f->name, found);
+	printf("%s: what is printed reads back as another graph:\n%s%s", f->name, text, found);
 	return false;
 }
 
@@ -180,7 +181,9 @@ static Outcome check_rounded(Fuzz *f, const Graph *g, const Array *slot)
 	for (Pass p = PASS_loops; p <= PASS_precision; p++)
 		run_pass(f->arena, p, &unit);
 	const char *what = format(f->arena, "%s in %s", f->name, elems[type].name);
-	const Precision *p = device && has_attention(unit.graph) ? &rounded : &narrow;
+	const Precision *p = &narrow;
+	if (has_attention(unit.graph) && (device || (type == E_bf16 && own.machine->pairs)))
+		p = device ? &rounded : &halves;
 	return check_as(&own, unit.graph, slot, what, p);
 }
 
@@ -289,7 +292,8 @@ static void choose_target(Fuzz *f)
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f",
 	                                    "-avx,-avx2,-avx512f,-fma"};
 	static const int few[] = {1, 3, 8};
-	const char *mask = device ? NULL : masks[draw_below(&f->made, COUNT(masks))];
+	uint64_t kinds = f->made.large && draw_below(&f->made, 2) ? 1 : COUNT(masks);
+	const char *mask = device ? NULL : masks[draw_below(&f->made, kinds)];
 	f->target = target_named(f->arena, device ? device : "cpu", mask);
 	f->machine = target_machine(f->target);
 	if (!device || draw_below(&f->made, 2))
@@ -302,7 +306,7 @@ static void choose_target(Fuzz *f)
 
 static Outcome try_made(Arena *arena, const char *name)
 {
-	enum { FEW_LARGE = 24, MANY_LARGE = 5 }; // one in so many is large
+	enum { FEW_LARGE = 12, MANY_LARGE = 5 }; // one in so many is large
 	Fuzz f = {.arena = arena, .name = name};
 	f.made = random_graph(arena, name, number, device ? MANY_LARGE : FEW_LARGE);
 	if (!draw_below(&f.made, 5))

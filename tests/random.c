@@ -207,6 +207,21 @@ Ref new_slot(Maker *m, Elem type, Shape shape, const void *bytes)
 	return put_slot(m->made.g, add_slot(m->made.g, slot));
 }
 
+Ref new_weight(Maker *m, Shape shape, int64_t fan)
+{
+	limit_size(m, &shape);
+	float *w = random_bytes(m, E_f32, &shape, 0);
+	for (int64_t i = 0; i < count_of(&shape); i++)
+		w[i] *= 1 / sqrtf((float)fan);
+	Slot slot = {.name = format(m->made.arena, "s%d", m->made.g->slots.count),
+	             .kind = S_param,
+	             .type = E_f32,
+	             .shape = shape};
+	Array a = array_from(m->made.arena, E_f32, &shape, w);
+	PUSH(m->made.arena, m->slots, a);
+	return put_slot(m->made.g, add_slot(m->made.g, slot));
+}
+
 Ref new_leaf(Maker *m, Elem type, Shape shape)
 {
 	limit_size(m, &shape);
@@ -318,6 +333,13 @@ static Ref put_step(Maker *m)
 	return step(m, any_value(m));
 }
 
+static Ref put_layer(Maker *m, Step *layer, Ref x)
+{
+	if (setjmp(m->too_large))
+		return x;
+	return layer(m, x);
+}
+
 // Keeps a value of moderate size, scaled if necessary. Floats narrower than f32 are only stored:
 // graphs do not compute in them.
 static void keep_value(Maker *m, Ref r)
@@ -369,21 +391,43 @@ static void add_stores(Maker *m)
 	}
 }
 
+// A network: a few layers, one on the other, and perhaps a loss.
+static void put_network(Maker *m)
+{
+	const Layers *layers = draw(m, 2) ? &image_layers : &sequence_layers;
+	Ref x = layers->start(m);
+	keep_value(m, x);
+	for (int i = 1 + (int)draw(m, 4); i > 0; i--) {
+		Step *layer = layers->layer[draw(m, (uint64_t)layers->count)];
+		keep_value(m, put_layer(m, layer, m->pool.at[m->pool.count - 1]));
+	}
+	if (draw(m, 2))
+		keep_value(m, put_layer(m, put_classified, m->pool.at[m->pool.count - 1]));
+}
+
+static void put_steps(Maker *m)
+{
+	int count =
+	    m->made.large ? 2 + (int)draw(m, FEW) : FEWEST + (int)draw(m, MOST - FEWEST + 1);
+	for (int i = 0; i < 2 || !m->pool.count; i++) {
+		Shape shape = m->made.large ? large_shape(m) : any_shape(m);
+		Elem type = i ? any_type(m) : float_type(m);
+		keep_value(m, new_slot(m, type, shape, random_bytes(m, type, &shape, 0)));
+	}
+	for (int i = 0; i < count; i++)
+		keep_value(m, put_step(m));
+}
+
 Random random_graph(Arena *arena, const char *name, uint64_t number, uint64_t large)
 {
 	Maker m = {.made = {.arena = arena,
 	                    .g = graph_new(arena, name, book_builtin()),
 	                    .state = number * 0xD1342543DE82EF95u}};
 	m.made.large = draw(&m, large) == 0;
-	int count =
-	    m.made.large ? 2 + (int)draw(&m, FEW) : FEWEST + (int)draw(&m, MOST - FEWEST + 1);
-	for (int i = 0; i < 2 || !m.pool.count; i++) {
-		Shape shape = m.made.large ? large_shape(&m) : any_shape(&m);
-		Elem type = i ? any_type(&m) : float_type(&m);
-		keep_value(&m, new_slot(&m, type, shape, random_bytes(&m, type, &shape, 0)));
-	}
-	for (int i = 0; i < count; i++)
-		keep_value(&m, put_step(&m));
+	if (m.made.large && draw(&m, 2))
+		put_network(&m);
+	else
+		put_steps(&m);
 	add_outs(&m);
 	add_stores(&m);
 	m.made.slot = m.slots.at;

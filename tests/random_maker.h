@@ -27,13 +27,15 @@ Ref enter2(Maker *, Op, Ref, Ref);
 Ref as_type(Maker *, Ref, Elem);
 Ref as_shape(Maker *, Ref, const Shape *); // reshapes to the shape
 Ref with_axis(Maker *, Ref);               // gives a scalar an axis of size 1
-Ref as_float(Maker *, Ref);                // mostly f32, the type of training
+Ref permuted(Maker *, Ref, const int64_t *perm);
+Ref as_float(Maker *, Ref); // mostly f32, the type of training
 Ref as_integer(Maker *, Ref);
 
 // Integers are in [0, below), or around 0 if `below` is 0.
 void *random_bytes(Maker *, Elem, const Shape *, int64_t below);
 Ref new_slot(Maker *, Elem, Shape, const void *bytes);
-Ref new_leaf(Maker *, Elem, Shape); // a slot or a constant
+Ref new_leaf(Maker *, Elem, Shape);          // a slot or a constant
+Ref new_weight(Maker *, Shape, int64_t fan); // a parameter for sums of `fan` products
 Elem any_type(Maker *);
 int64_t any_size(Maker *); // size of an axis
 
@@ -46,5 +48,15 @@ int any_axes(Maker *, Ref x, int64_t *axes); // some axes of x, at least one, as
 typedef Ref Step(Maker *, Ref x);
 extern Step *const random_steps[];
 extern const int random_step_count;
+
+// random_layer.c: puts a layer of a network on an image [N, C, ..] or a sequence [N, length,
+// width].
+typedef struct Layers {
+	Ref (*start)(Maker *); // makes such a value
+	Step *const *layer;
+	int count;
+} Layers;
+extern const Layers image_layers, sequence_layers;
+Ref put_classified(Maker *, Ref x); // puts logits and a loss of labels
 
 #endif

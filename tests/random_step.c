@@ -212,7 +212,7 @@ static Ref put_new_shape(Maker *m, Ref x)
 	return as_shape(m, x, &s);
 }
 
-static Ref permuted(Maker *m, Ref x, const int64_t *perm)
+Ref permuted(Maker *m, Ref x, const int64_t *perm)
 {
 	Attr attr = {.n = shape_at(m, x)->rank};
 	memcpy(attr.i, perm, sizeof *perm * (size_t)attr.n);
