@@ -13,7 +13,8 @@ typedef struct Random {
 } Random;
 
 // Returns random graph `number`: 5 to 40 operators of every kind, type, rank and size through the
-// door, outputs, and stores to buffers and states. One in `large` is large.
+// door, outputs, and stores to buffers and states. One in `large` is large; half of these are
+// networks.
 Random random_graph(Arena *, const char *name, uint64_t number, uint64_t large);
 // Returns the same graph as the body of a loop.
 Random random_loop(Arena *, Random *);
