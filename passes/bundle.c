@@ -33,7 +33,7 @@ typedef struct Bundle {
 	Plan *plan;
 	const Reads *reads; // by kernel
 	const int *writer;  // by Ref
-	int *slot;          // by Ref: 1 + where it is stored
+	int *store, *also;  // by Ref, by store: 1 + a store of it, another store of the value
 	Turn *turn;         // by kernel; done: it is in the new order
 	bool *done;
 	int *level;           // by kernel: its launch in the group, from 1 on; 0: it is in none
@@ -130,7 +130,7 @@ static bool overwrites_slot(const Bundle *b, int k)
 	const Kern *kern = &b->plan->kerns.at[k];
 	bool overwrites = false;
 	for (int o = 0; o < kern->nout; o++)
-		overwrites |= b->slot[kern->out[o]] > 0;
+		overwrites |= b->store[kern->out[o]] > 0;
 	return overwrites;
 }
 
@@ -265,9 +265,9 @@ static void hold(Bundle *b, int k)
 	}
 }
 
-// Adds a kernel to the group: after those whose results it reads, and those before it that read a
-// slot that it overwrites, or overwrite one that it reads.
-static void join_group(Bundle *b, int k)
+// Returns the last launch of the group that kernel k has to run after: of those whose results it
+// reads, that read a slot that it overwrites, or overwrite one that it reads.
+static int level_before(const Bundle *b, int k)
 {
 	const Graph *g = b->plan->graph;
 	const Kern *kern = &b->plan->kerns.at[k];
@@ -282,17 +282,24 @@ static void join_group(Bundle *b, int k)
 			before = MAX(before, b->level[from]);
 	}
 	for (int o = 0; o < kern->nout; o++)
-		if (b->slot[kern->out[o]])
-			before = MAX(before, b->reader[b->slot[kern->out[o]] - 1]);
-	int level = b->level[k] = before + 1;
+		for (int s = b->store[kern->out[o]]; s; s = b->also[s - 1])
+			before = MAX(before, b->reader[g->stores.at[s - 1].slot]);
+	return before;
+}
+
+static void join_group(Bundle *b, int k)
+{
+	const Graph *g = b->plan->graph;
+	const Kern *kern = &b->plan->kerns.at[k];
+	int level = b->level[k] = level_before(b, k) + 1;
 	for (int i = 0; i < b->reads[k].count; i++) {
 		const Val *v = val(g, b->reads[k].at[i].val);
 		if (v->op == O_slot)
 			b->reader[v->attr->i[0]] = MAX(b->reader[v->attr->i[0]], level);
 	}
 	for (int o = 0; o < kern->nout; o++)
-		if (b->slot[kern->out[o]])
-			b->storer[b->slot[kern->out[o]] - 1] = level;
+		for (int s = b->store[kern->out[o]]; s; s = b->also[s - 1])
+			b->storer[g->stores.at[s - 1].slot] = level;
 	hold(b, k);
 	PUSH(b->arena, b->group, k);
 }
@@ -372,7 +379,8 @@ static Plan bundled(Arena *arena, Plan p, int64_t first, int64_t room, int windo
 	            .plan = &p,
 	            .reads = plan_reads(arena, &p),
 	            .writer = plan_writers(arena, &p),
-	            .slot = NEWS(arena, int, p.graph->nval),
+	            .store = NEWS(arena, int, p.graph->nval),
+	            .also = NEWS(arena, int, p.graph->stores.count + 1),
 	            .turn = NEWS(arena, Turn, n),
 	            .done = NEWS(arena, bool, n),
 	            .level = NEWS(arena, int, n),
@@ -384,8 +392,11 @@ static Plan bundled(Arena *arena, Plan p, int64_t first, int64_t room, int windo
 	            .first = first,
 	            .room = room,
 	            .window = window};
-	for (int i = 0; i < p.graph->stores.count; i++)
-		b.slot[p.graph->stores.at[i].val] = 1 + p.graph->stores.at[i].slot;
+	for (int i = 0; i < p.graph->stores.count; i++) {
+		int *store = &b.store[p.graph->stores.at[i].val];
+		b.also[i] = *store;
+		*store = 1 + i;
+	}
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b.reads[k].count; i++)
 			b.last[b.reads[k].at[i].val] = k;

@@ -137,6 +137,16 @@ static void check_waiting(Arena *arena, const char *path, const Target *gpu)
 	hold(updates == 3 && begun == 1, "small updates after them wait for others");
 }
 
+// Two sums over several batches begin again as one value, which waits for the updates of both.
+static void check_sums(Arena *arena, const char *path, const Target *gpu)
+{
+	const Graph *g = graph_live(arena, read_graph(arena, path));
+	const Plan *p = plan_graph(arena, g, "run", target_machine(gpu));
+	hold(launches(p) == 4, "a value stored twice waits for those that read either slot");
+	verify_plan(p);
+	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");
+}
+
 int main(int argc, char **argv)
 {
 	Arena *arena = arena_new();
@@ -147,6 +157,7 @@ int main(int argc, char **argv)
 	     *on_cpu = plan_graph(arena, g, "run", target_machine(cpu));
 	check_products(arena, argv[argc - 2], gpu);
 	check_waiting(arena, argv[argc - 3], gpu);
+	check_sums(arena, argv[argc - 4], gpu);
 	hold(together->kerns.count - launches(together) >= 4, "updates are launched together");
 	hold(launches(on_cpu) == on_cpu->kerns.count, "on a CPU each kernel is a launch");
 	hold(computes_same(arena, g, gpu), "one launch computes the bits of several");

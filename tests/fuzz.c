@@ -326,7 +326,7 @@ static Outcome try_number(void)
 		outcome = try_made(arena, name);
 		catch_end(&caught);
 	} else {
-		puts(caught.message);
+		printf("%s: %s\n", name, caught.message);
 		free(caught.message);
 	}
 	fflush(stdout);

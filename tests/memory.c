@@ -127,6 +127,23 @@ static void test_entries(Arena *arena)
 	hold(same, "slots lie where they lie in every entry");
 }
 
+// A constant in many slots is written to some of them, and copied from one of these to the others:
+// also by a plan that is read from text.
+static void test_many_stores(Arena *arena)
+{
+	Graph *g = graph_new(arena, "many stores", NULL);
+	Ref none = put_broadcast(g, put_num(g, E_f32, 0), shape_of(2, (int64_t[]){1, 8}));
+	for (int i = 0; i < 20; i++) {
+		slot(g, format(arena, "s%d", i), S_state, 1, 8);
+		add_store(g, i, none);
+	}
+	const char *text = plan_text(arena, placed(arena, g));
+	const Plan *p = lexer_plan(lexer_open(arena, "text", text), book_builtin());
+	verify_plan(p);
+	hold(p->kerns.count == 5 && !strcmp(text, plan_text(arena, p)),
+	     "a constant is copied to many slots");
+}
+
 static bool found_wrong(const Plan *p)
 {
 	Catch c;
@@ -274,6 +291,7 @@ int main(void)
 	test_sum_in_place(arena);
 	test_rows_in_place(arena);
 	test_entries(arena);
+	test_many_stores(arena);
 	test_check(arena);
 	test_again(arena);
 	test_stored(arena);

@@ -260,7 +260,8 @@ static void read_kern(Reader *r)
 				continue;
 			PUSH(l->arena, to, read_location(l));
 			Location *at = &r->plan->place[ref];
-			if (val(r->plan->graph, ref)->op != O_slot && !at->block)
+			bool written = at->block && at->block != B_const;
+			if (val(r->plan->graph, ref)->op != O_slot && !written)
 				*at = to.at[to.count - 1];
 		} else {
 			read_schedule(r, &kern);
@@ -325,6 +326,7 @@ Plan *lexer_plan(Lexer *l, const Book *book)
 		p->slot[slot] = read_location(l);
 		lexer_end_line(l);
 	}
+	place_leaves(p);
 	for (;;) {
 		if (lexer_take(l, "kernel"))
 			read_kern(&r);
@@ -333,6 +335,5 @@ Plan *lexer_plan(Lexer *l, const Book *book)
 		else
 			break;
 	}
-	place_leaves(p);
 	return p;
 }
