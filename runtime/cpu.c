@@ -145,6 +145,24 @@ static int64_t batches_of(const struct amos_model *model)
 	return batches;
 }
 
+typedef char cure[128];
+
+// Writes what to give for a model that has so many percent of the batch at most, or the option
+// --memory. Scratch and batch grow with the batch, but some scratch does not: `percent` is an upper
+// bound.
+static void write_cure(const struct amos *m, int64_t percent, int64_t memory, cure help)
+{
+	bool large = memory >= 64 << 20;
+	snprintf(help, sizeof(cure), "use a device with more memory");
+	if (percent > 0)
+		snprintf(help, sizeof(cure),
+		         "give a smaller --batch, at most %" PRId64 " %% of this one", percent);
+	if (memory > 0 && amos_find_entry(m->model, "train"))
+		snprintf(help + strlen(help), sizeof(cure) - strlen(help),
+		         ", or --memory %" PRId64 "%c", memory >> (large ? 20 : 10),
+		         large ? 'M' : 'K');
+}
+
 // Fails if the device has too little memory left for what lies apart. Drivers would take shared
 // memory beyond that, and move it back and forth in every step.
 static int check_room(const struct amos *m, const struct amos_apart *apart)
@@ -155,24 +173,44 @@ static int check_room(const struct amos *m, const struct amos_apart *apart)
 	int status = amos_device_room(m->device, &room);
 	if (status || needed <= room)
 		return status;
-	// Scratch and batch grow with the batch, but some scratch does not: this is an upper bound.
 	// --memory does not count a second set of buffers.
-	int64_t percent = 100 * (room - kept) / (needed - kept), limit = room - apart->batch.bytes;
-	bool large = limit >= 64 << 20;
-	char help[128] = "use a device with more memory";
-	if (percent > 0)
-		snprintf(help, sizeof help,
-		         "give a smaller --batch, at most %" PRId64 " %% of this one", percent);
-	if (limit > kept && amos_find_entry(model, "train"))
-		snprintf(help + strlen(help), sizeof help - strlen(help),
-		         ", or --memory %" PRId64 "%c", limit >> (large ? 20 : 10),
-		         large ? 'M' : 'K');
+	int64_t limit = room - apart->batch.bytes;
+	cure help;
+	write_cure(m, 100 * (room - kept) / (needed - kept), limit > kept ? limit : 0, help);
 	return amos_fail(AMOS_MACHINE,
 	                 "%s: expected %.1f MB of memory on %s, found %.1f MB %s: parameters, "
 	                 "state and gradients take %.1f MB, scratch and batch %.1f MB" HELP "%s",
 	                 model->name, (double)needed / 1e6, amos_device_name(m->device),
 	                 (double)room / 1e6, amos_device_room_word(m->device), (double)kept / 1e6,
 	                 (double)(needed - kept) / 1e6, help);
+}
+
+// Fails because the device gave no memory: with the limit of a block, if one is larger.
+static int no_device_memory(const struct amos *m, const struct amos_apart *apart)
+{
+	const char *word;
+	int64_t largest = amos_device_largest(m->device, &word), scratch = apart->scratch.bytes;
+	struct {
+		const char *of;
+		int64_t bytes;
+	} blocks[] = {{"parameters, state and gradients", apart->values.bytes},
+	              {"scratch", scratch},
+	              {"the batch", apart->batch.bytes}};
+	int k = 0;
+	while (k < COUNT(blocks) && blocks[k].bytes <= largest)
+		k++;
+	if (k == COUNT(blocks))
+		return no_memory(m);
+	int64_t once = m->memory.total - (m->batches - 1) * m->batch_bytes;
+	cure help;
+	write_cure(m, k ? 100 * largest / blocks[k].bytes : 0,
+	           k == 1 ? once - scratch + largest : 0, help);
+	return amos_fail(AMOS_MACHINE,
+	                 "%s: expected one block of %.1f MB on %s, found at most %.1f MB (%s): %s "
+	                 "of %.1f MB in all" HELP "%s",
+	                 m->model->name, (double)blocks[k].bytes / 1e6, amos_device_name(m->device),
+	                 (double)largest / 1e6, word, blocks[k].of, (double)m->memory.total / 1e6,
+	                 help);
 }
 
 // Gives the instance, which is only counted so far, memory on its device: what lies apart.
@@ -185,7 +223,7 @@ static int take_device_memory(struct amos *m, struct amos_apart *apart)
 		return status;
 	return amos_device_memory(m->device, apart, &m->device_batch)
 	           ? amos_device_clear(m->device, apart, m->model->params)
-	           : no_memory(m);
+	           : no_device_memory(m, apart);
 }
 
 static int start_threads(struct amos *m)

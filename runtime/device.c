@@ -85,6 +85,12 @@ const char *amos_device_room_word(const struct amos_device *d)
 	return d->driver->room_word;
 }
 
+int64_t amos_device_largest(const struct amos_device *d, const char **word)
+{
+	*word = d->driver->largest_word;
+	return d->driver->largest ? d->driver->largest(d->open) : INT64_MAX;
+}
+
 bool amos_device_memory(struct amos_device *d, struct amos_apart *apart, char **batch_copy)
 {
 	apart->values.at = allocate(d, AMOS_SHARED, apart->values.bytes);

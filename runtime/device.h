@@ -25,6 +25,10 @@ struct amos_driver {
 	// its driver does not say. `room_word` says which.
 	int (*room)(void *device, int64_t *bytes);
 	const char *room_word;
+	// Returns the bytes of the largest block that the device promises, which may give larger
+	// ones; NULL: all that it has left. `largest_word` is what the driver calls it.
+	int64_t (*largest)(void *device);
+	const char *largest_word;
 	// NULL: no memory. Aligned to 64 bytes, not zeroed.
 	void *(*allocate)(void *device, enum amos_sharing, int64_t bytes);
 	void (*release)(void *device, enum amos_sharing, void *memory);
@@ -80,6 +84,9 @@ int amos_device_open(const struct amos_model **model, struct amos_device **);
 void amos_device_close(struct amos_device *);               // with its memory; NULL is allowed
 int amos_device_room(struct amos_device *, int64_t *bytes); // as of its driver
 const char *amos_device_room_word(const struct amos_device *);
+// Returns the bytes of the largest block that the device promises, and what its driver calls that;
+// INT64_MAX: there is no limit.
+int64_t amos_device_largest(const struct amos_device *, const char **word);
 // Allocates the blocks that are counted: values shared with the host, scratch of the device alone,
 // the batch of the host, and *batch_copy of the device. False: no memory.
 bool amos_device_memory(struct amos_device *, struct amos_apart *, char **batch_copy);

@@ -12,6 +12,7 @@
 enum { // numbers of the specification
 	DEVICE_TYPE = 0x1000,
 	DEVICE_ADDRESS_BITS = 0x100D,
+	DEVICE_LARGEST_BLOCK = 0x1010, // CL_DEVICE_MAX_MEM_ALLOC_SIZE
 	DEVICE_SINGLE_FP_CONFIG = 0x101B,
 	DEVICE_MEMORY_BYTES = 0x101F,
 	DEVICE_NAME = 0x102B,
@@ -28,6 +29,8 @@ enum { // numbers of the specification
 	FENCE_ORDER = 1 << 1 | 1 << 5,   // of DEVICE_FENCES: acquire and release, of the device
 	SVM_FINE_GRAIN = 1 << 1,         // of DEVICE_SVM: host and device use buffers at once
 	MEMORY_FINE_GRAIN = 1 << 10 | 1, // flags of a block: that, and to be read and written
+	MEMORY_FLAGS = 0x1101,           // property of a block of shared memory
+	MEMORY_ANY_SIZE = 1 << 23,       // such a flag, of Intel's GPUs: beyond the largest block
 	CORRECTLY_ROUNDED = 1 << 7,      // quotients and roots of f32
 	DEVICE_COMMAND_BUFFER_QUEUE = 0x12AA, // properties of a queue that they need
 	PROGRAM_BUILD_LOG = 0x1183,
@@ -321,17 +324,33 @@ static void *allocate_svm(struct opencl *d, size_t bytes)
 	return NULL;
 }
 
+static void *allocate_usm(const struct opencl *d, enum amos_sharing sharing, const uint64_t *with,
+                          size_t bytes)
+{
+	int32_t error;
+	return sharing == AMOS_HOST ? d->clHostMemAllocINTEL(d->context, with, bytes, 0, &error)
+	       : sharing == AMOS_DEVICE
+	           ? d->clDeviceMemAllocINTEL(d->context, d->device, with, bytes, 0, &error)
+	           : d->clSharedMemAllocINTEL(d->context, d->device, with, bytes, 0, &error);
+}
+
+static int64_t opencl_largest(void *device)
+{
+	const struct opencl *d = device;
+	return (int64_t)number_of(d, d->device, DEVICE_LARGEST_BLOCK);
+}
+
+// Intel's GPUs address 4 GB from the start of a buffer that is an argument, so their driver has
+// this as the largest block. Kernels that find addresses in memory have all of a larger one.
 static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
 {
+	static const uint64_t any_size[] = {MEMORY_FLAGS, MEMORY_ANY_SIZE, 0};
 	struct opencl *d = device;
-	size_t size = (size_t)bytes;
-	int32_t error;
 	if (d->svm)
-		return allocate_svm(d, size);
-	return sharing == AMOS_HOST ? d->clHostMemAllocINTEL(d->context, NULL, size, 0, &error)
-	       : sharing == AMOS_DEVICE
-	           ? d->clDeviceMemAllocINTEL(d->context, d->device, NULL, size, 0, &error)
-	           : d->clSharedMemAllocINTEL(d->context, d->device, NULL, size, 0, &error);
+		return allocate_svm(d, (size_t)bytes);
+	void *at = allocate_usm(d, sharing, NULL, (size_t)bytes);
+	return at || bytes <= opencl_largest(d) ? at
+	                                        : allocate_usm(d, sharing, any_size, (size_t)bytes);
 }
 
 // OpenCL does not say how much of it is free.
@@ -586,6 +605,8 @@ const struct amos_driver amos_opencl = {.name = "opencl",
                                         .describe = opencl_describe,
                                         .room = opencl_room,
                                         .room_word = "in all",
+                                        .largest = opencl_largest,
+                                        .largest_word = "CL_DEVICE_MAX_MEM_ALLOC_SIZE",
                                         .allocate = opencl_allocate,
                                         .release = opencl_release,
                                         .build = opencl_build,
