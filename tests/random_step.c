@@ -84,6 +84,12 @@ static Ref look(void *context, const char *name)
 	                            : 0;
 }
 
+static Ref evaluated(Maker *m, const char *expression)
+{
+	Graph *g = m->made.g;
+	return eval_expr(g, g->name, parse_text(g->arena, g->name, expression), look, m);
+}
+
 static Ref put_expression(Maker *m, Ref x)
 {
 	const char *expression = expressions[draw(m, COUNT(expressions))];
@@ -91,9 +97,7 @@ static Ref put_expression(Maker *m, Ref x)
 	m->y = strchr(expression, 'y') ? partner(m, m->x) : 0;
 	m->z = strchr(expression, 'z') ? condition(m, m->x) : 0;
 	int rank = shape_at(m, m->x)->rank;
-	Graph *g = m->made.g;
-	const Expr *e = parse_text(g->arena, g->name, filled(m, expression, rank));
-	return eval_expr(g, g->name, e, look, m);
+	return evaluated(m, filled(m, expression, rank));
 }
 
 // ---- maps, reductions, composites, leaves: any row of the table -----------------------
@@ -179,6 +183,17 @@ static Ref put_composite(Maker *m, Ref x)
 	return enter(m, op, 1, &x, &attr);
 }
 
+static Ref random_numbers(Maker *m, const Shape *s)
+{
+	Attr attr = {.n = 1 + s->rank, .i = {(int64_t)draw(m, (uint64_t)s->rank)}};
+	memcpy(attr.i + 1, s->dim, sizeof *s->dim * (size_t)s->rank);
+	Shape one = {0};
+	Ref in[2];
+	for (int k = 0; k < 2; k++)
+		in[k] = new_slot(m, E_i64, one, random_bytes(m, E_i64, &one, 1000));
+	return enter(m, O_rand, 2, in, &attr);
+}
+
 // Returns random numbers, or indices, of x's shape.
 static Ref put_leaf(Maker *m, Ref x)
 {
@@ -188,12 +203,24 @@ static Ref put_leaf(Maker *m, Ref x)
 	memcpy(attr.i + 1, s.dim, sizeof *s.dim * (size_t)s.rank);
 	if (draw(m, 2))
 		return enter(m, O_iota, 0, NULL, &attr);
-	Shape one = {0};
-	Ref in[2];
-	for (int k = 0; k < 2; k++)
-		in[k] = new_slot(m, E_i64, one, random_bytes(m, E_i64, &one, 1000));
-	Ref r = enter(m, O_rand, 2, in, &attr);
+	Ref r = random_numbers(m, &s);
 	return draw(m, 2) ? r : enter2(m, O_lt, r, put_num(m->made.g, E_f32, 0.5));
+}
+
+// Returns factors of dropout.
+static Ref kept_or_not(Maker *m, Elem type, const Shape *s)
+{
+	Graph *g = m->made.g;
+	Ref kept = enter2(m, O_lt, random_numbers(m, s), put_num(g, E_f32, 0.75));
+	Ref in[] = {kept, put_num(g, type, 1.25), put_num(g, type, 0)};
+	return enter(m, O_select, 3, in, NULL);
+}
+
+static Ref put_dropped(Maker *m, Ref x)
+{
+	x = with_axis(m, as_float(m, x));
+	const Shape s = *shape_at(m, x);
+	return enter2(m, O_mul, x, kept_or_not(m, value(m, x)->type, &s));
 }
 
 // ---- moves ----------------------------------------------------------------------------
@@ -312,13 +339,15 @@ static Ref put_windows(Maker *m, Ref x)
 
 static Ref put_pool(Maker *m, Ref x)
 {
-	static const Op ops[] = {O_sum, O_amax, O_amin, O_prod};
+	static const Op ops[] = {O_sum, O_amax, O_maxpool, O_amin, O_prod};
 	x = as_float(m, x);
 	int rank = shape_at(m, x)->rank, n = 1 + (int)draw(m, 2);
 	if (rank < n)
 		return x;
 	Op op = ops[draw(m, COUNT(ops))];
-	double fill = op == O_amax ? -INFINITY : op == O_amin ? INFINITY : op == O_prod;
+	double fill = op == O_amax || op == O_maxpool ? -INFINITY
+	              : op == O_amin                  ? INFINITY
+	                                              : op == O_prod;
 	Ref w = windows(m, x, rank - n, n, fill);
 	if (!w)
 		return x;
@@ -456,15 +485,20 @@ static Ref put_attention(Maker *m, Ref x)
 	scores.dim[r - 1] = s.dim[r - 2];
 	Ref k = permuted_operand(m, type, &s);
 	s.dim[r - 1] = any_size(m);
-	Ref in[4] = {x, k, permuted_operand(m, type, &s)};
+	Ref in[6] = {x, k, permuted_operand(m, type, &s)};
 	for (int a = 0; a < r - 2; a++)
 		if (draw(m, 2))
 			scores.dim[a] = 1;
-	bool bias = draw(m, 2);
-	in[3] = bias ? new_leaf(m, type, scores) : 0;
+	int more = (int)draw(m, 5) - 1; // bias, mask, dropout
+	if (more > 0)
+		in[3] = new_leaf(m, type, scores);
+	if (more > 1)
+		in[4] = new_leaf(m, E_b8, scores);
+	if (more > 2)
+		in[5] = kept_or_not(m, type, &scores);
 	int64_t causal = (int64_t)draw(m, 2), zeros = (int64_t)draw(m, 2);
 	Attr attr = {.n = 2, .i = {causal, zeros}, .x = draw(m, 2) ? 0.3 : 1};
-	return enter(m, O_attend, 3 + bias, in, &attr);
+	return enter(m, O_attend, 3 + MAX(more, 0), in, &attr);
 }
 
 // Convolution as the reader lowers it: windows [N, G, C, out.., size..] of x as matrices of size..
@@ -508,6 +542,37 @@ static Ref put_convolution(Maker *m, Ref x)
 	return as_shape(m, y, &s);
 }
 
+// Normalizes each channel of each sample, channels being last.
+static Ref put_channels(Maker *m, Ref x)
+{
+	int64_t samples = 1 + (int64_t)draw(m, m->made.large ? 40 : 8), channels = 8 << draw(m, 4);
+	x = new_leaf(m, value(m, as_float(m, x))->type,
+	             (Shape){3, {samples, 1 + any_size(m), channels}});
+	m->x = x;
+	return evaluated(m, "(x - mean(x; 1)) * rsqrt(variance(x; 1) + 0.001)");
+}
+
+// Normalizes groups of channels and scales each channel, as GroupNorm and InstanceNorm do.
+static Ref put_groups(Maker *m, Ref x)
+{
+	x = as_float(m, x);
+	Elem type = value(m, x)->type;
+	if (shape_at(m, x)->rank < 3 || m->made.large)
+		x = new_leaf(
+		    m, type,
+		    (Shape){4, {1 + (int64_t)draw(m, 4), 8, any_size(m), 1 + any_size(m)}});
+	const Shape s = *shape_at(m, x);
+	int64_t each = 1 + (int64_t)draw(m, 4), groups = s.dim[1] % each ? 1 : s.dim[1] / each;
+	int64_t rest = count_of(&s) / s.dim[0] / groups;
+	Shape scale = {.rank = s.rank, .dim = {1, s.dim[1]}};
+	for (int a = 2; a < s.rank; a++)
+		scale.dim[a] = 1;
+	m->x = as_shape(m, x, &(Shape){3, {s.dim[0], groups, rest}});
+	Ref y = as_shape(m, evaluated(m, "(x - mean(x; 2)) * rsqrt(variance(x; 2) + 0.001)"), &s);
+	y = enter2(m, O_mul, y, new_leaf(m, type, scale));
+	return enter2(m, O_add, y, new_leaf(m, type, scale));
+}
+
 // ---- indices that are data ------------------------------------------------------------
 
 static Ref new_index(Maker *m, Shape shape, int64_t below)
@@ -528,6 +593,18 @@ static Ref put_looked_up(Maker *m, Ref x)
 		index.dim[a] = a ? 2 : any_size(m);
 	Ref in[2] = {x, new_index(m, index, s.dim[axis])};
 	return enter(m, O_gather, 2, in, &(Attr){.n = 1, .i = {axis}});
+}
+
+// Returns the mean cross entropy of a layer's logits.
+static Ref put_entropy(Maker *m, Ref x)
+{
+	x = matrix(m, x);
+	const Shape s = *shape_at(m, x);
+	int64_t width = s.dim[s.rank - 1], rows = count_of(&s) / width, classes = 1 + any_size(m);
+	Ref w = new_leaf(m, value(m, x)->type, (Shape){2, {width, classes}});
+	m->x = enter2(m, O_dot, as_shape(m, x, &(Shape){2, {rows, width}}), w);
+	m->y = new_index(m, (Shape){1, {rows}}, classes);
+	return evaluated(m, draw(m, 2) ? "cross_entropy(x, y)" : "cross_entropy(x, y; 1, 0.1)");
 }
 
 // Returns indices without repetition, so that stores do not depend on an order.
@@ -582,6 +659,14 @@ static const char *const recurrences[] = {
     "select(h < e, h * w, e - h)",
 };
 
+// The same of matrices, w being square: cells of recurrent networks.
+static const char *const cells[] = {
+    "act(dot(h, w) + e; tanh)",
+    "act(dot(h, w); sigmoid) * h * 0.5 + act(e; tanh)",
+    "norm(dot(h, w) + e; 1, 1, 0.001)",
+    "act(dot(h * act(dot(e, w); sigmoid), w); tanh) + e * 0.5",
+};
+
 // A recurrence along the first axis of x.
 static Ref put_recurrence(Maker *m, Ref x)
 {
@@ -591,14 +676,18 @@ static Ref put_recurrence(Maker *m, Ref x)
 	if (s.rank < 2 || s.dim[0] > MOST_TRIPS)
 		return x;
 	memcpy(entry.dim, s.dim + 1, sizeof *s.dim * (size_t)entry.rank);
-	Ref h = new_leaf(m, E_f32, entry), w = partner(m, h);
-	if (!same_shape(shape_at(m, w), &entry))
+	bool cell = entry.rank == 2 && draw(m, 2);
+	int64_t width = s.dim[s.rank - 1];
+	Ref h = new_leaf(m, E_f32, entry);
+	Ref w = cell ? new_leaf(m, E_f32, (Shape){2, {width, width}}) : partner(m, h);
+	if (!cell && !same_shape(shape_at(m, w), &entry))
 		w = h;
 	Graph *g = m->made.g, *body = graph_new(g->arena, "turn", book_builtin());
 	body_slot(body, "h", value(m, h), entry);
 	body_slot(body, "e", value(m, x), entry);
-	body_slot(body, "w", value(m, w), entry);
-	const char *text = recurrences[draw(m, COUNT(recurrences))];
+	body_slot(body, "w", value(m, w), *shape_at(m, w));
+	const char *text =
+	    cell ? cells[draw(m, COUNT(cells))] : recurrences[draw(m, COUNT(recurrences))];
 	Ref next = eval_expr(body, "turn", parse_text(g->arena, "turn", text), look_slot, body);
 	add_out(body, "h", next);
 	add_out(body, "seen", draw(m, 2) ? next : put1(body, O_neg, put_slot(body, 0)));
@@ -617,5 +706,6 @@ Step *const random_steps[] = {
     put_folded,     put_composite,  put_leaf,       put_new_shape,  put_shuffled,  put_part,
     put_border,     put_stretched,  put_windows,    put_pool,       put_joined,    put_nothing,
     put_product,    put_product,    put_layers,     put_scores,     put_attention, put_convolution,
-    put_looked_up,  put_scattered,  put_recurrence};
+    put_looked_up,  put_scattered,  put_recurrence, put_dropped,    put_groups,    put_entropy,
+    put_channels};
 const int random_step_count = COUNT(random_steps);
