@@ -463,6 +463,37 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	return true;
 }
 
+// ---- columns of a GPU that threads share ----------------------------------------------
+
+// True if threads may share the rows of a column: all reductions are its own, of floats.
+static bool has_shared_sums(const Scheduler *t)
+{
+	bool shared = t->kern->kind == L_col && t->sched->reduce.count;
+	for (int i = 0; i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		bool loops = prims[v->op].cls == C_reduce || v->op == O_dot;
+		if (loops && (!is_own_reduction(t, t->members.at[i]) || v->op == O_argmax ||
+		              (v->type != E_f32 && v->type != E_f64)))
+			return false;
+	}
+	return shared;
+}
+
+// With a column for each thread, few channels leave threads idle, few samples multiprocessors, and
+// each thread waits for all rows of its column. So a worker has as many columns as there are, or
+// fewer, which are whole pieces of memory, until there are as many workers as multiprocessors; its
+// threads share their rows.
+static void share_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t length)
+{
+	enum { FEWEST = 8, EACH = 4, PERCENT = 95 }; // columns; rows of a thread; of the workers
+	int64_t threads = t->machine->threads, piece = threads, all = t->machine->workers;
+	while (piece > FEWEST && length >= EACH * 2 * (threads / piece) &&
+	       (columns % piece || 100 * rows * (columns / piece) < PERCENT * all))
+		piece /= 2;
+	if (piece < threads && columns % piece == 0 && has_shared_sums(t))
+		cut_columns(t, rows, columns, piece);
+}
+
 // ---- row kernels ----------------------------------------------------------------------
 
 // A warp has a short row to itself, if there are enough: no thread waits for those of other warps.
@@ -503,8 +534,10 @@ static void block_rows(Scheduler *t)
 		int64_t columns = groups.size[kept], units = columns / (8 * t->machine->lanes);
 		units = space < LARGE ? FEW : MAX(FEW, MIN(MANY, units));
 		cut_columns(t, rows / columns, columns, piece_of(t, units));
-		if (t->machine->threads > 1)
+		if (t->machine->threads > 1) {
 			choose_together(t);
+			share_columns(t, rows / columns, columns, space / rows);
+		}
 		return;
 	}
 	int64_t row = MAX(1, space / rows);

@@ -123,15 +123,26 @@ static bool find_down(uint32_t axes, const Shape *from, Down *d)
 	return d->rows > 1;
 }
 
+// True if blocks of threads of a GPU have a few columns of a sample each, and keep these near for
+// the maps that follow.
+static bool has_near_columns(const Down *d, int64_t owners)
+{
+	enum { NEAR = 1 << 14, PIECE = 8, PERCENT = 95 }; // elements; columns; of the owners
+	return d->columns % PIECE == 0 && d->rows * PIECE <= NEAR &&
+	       100 * d->samples * (d->columns / PIECE) >= PERCENT * owners;
+}
+
 // True if so few workers have all columns that each would have many elements. Workers own rows if
 // there is one sample, and its columns are the last axis.
-static bool has_long_columns(const Val *v, const Shape *from, int64_t workers)
+static bool has_long_columns(const Parts *p, const Val *v, const Shape *from)
 {
 	enum { WIDE = 64, LONG = 1 << 15 }; // columns and elements of a worker
 	Down d;
 	if (!find_down(axes_mask(v), from, &d) || (d.samples == 1 && d.last))
 		return false;
-	return d.samples * ceil_div(d.columns, WIDE) < workers &&
+	if (!p->lanes && d.samples > 1 && has_near_columns(&d, p->owners))
+		return false;
+	return d.samples * ceil_div(d.columns, WIDE) < p->down &&
 	       d.rows * MIN(d.columns, WIDE) >= LONG;
 }
 
@@ -192,7 +203,7 @@ static Form form_of(const Parts *p, const Val *v)
 		return F_whole;
 	const Shape *from = &val(p->from, v->in[0])->shape;
 	return has_few_columns(v, from, p->narrow)   ? F_columns
-	       : has_long_columns(v, from, p->down)  ? F_down
+	       : has_long_columns(p, v, from)        ? F_down
 	       : has_short_pieces(v, from, p->lanes) ? F_pieces
 	       : has_few_results(p, v, from)         ? F_rows
 	                                             : F_whole;

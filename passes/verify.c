@@ -324,6 +324,10 @@ static void check_loops(const Plan *p, int k)
 		if (!groups.reduced[i])
 			all *= columns = groups.size[i];
 	columns = MAX(1, s->flat ? all : columns);
+	if (shares_columns(kern, p->machine) &&
+	    (columns % s->columns || p->machine->threads % s->columns))
+		fail(p->name, "kernel %d: threads cannot share %lld of %lld columns", k,
+		     (long long)s->columns, (long long)columns);
 	int64_t rows = kern->kind == L_map || s->partition == P_columns ? all / columns : all;
 	int64_t workers =
 	    s->partition == P_rows ? ceil_div(rows, s->rows) : rows * ceil_div(columns, s->columns);

@@ -104,7 +104,7 @@ static void check_products(Arena *arena, const char *path, const Target *gpu)
 {
 	const Graph *g = graph_live(arena, read_graph(arena, path));
 	Machine few = *target_machine(gpu); // which a few products fill
-	few.workers = 4;
+	few.workers = 5;
 	Unit unit = {.name = "run", .machine = &few, .graph = g};
 	for (Pass pass = PASS_loops; pass < PASS_bundle; pass++)
 		run_pass(arena, pass, &unit);

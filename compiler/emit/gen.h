@@ -337,6 +337,8 @@ Value partials_kept(Gen *, const Partials *, int i); // address of value i of `k
 void partials_share(Gen *, Partials *, int64_t columns);
 void partials_clear(Gen *, const Partials *); // starts the thread's parts again
 Value partials_memory(Gen *);                 // for `shared`, if the kernel has no other
+// Reduces what threads have of a column, for all of them.
+void partials_join_ways(Gen *, const Partials *);
 // Stores what the threads have of the worker's part, at `column` of all `columns`.
 void partials_store(Gen *, const Partials *, Value column, int64_t columns);
 // Gives each thread the full reductions of its column.

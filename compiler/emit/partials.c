@@ -241,7 +241,7 @@ static void join_ways(Gen *g, const Partials *p, int k)
 	add_ways(g, p, k, number(g, 0), ways, 1);
 }
 
-static void join_all(Gen *g, const Partials *p)
+void partials_join_ways(Gen *g, const Partials *p)
 {
 	for (int k = 0; k < p->reduce->count && p->ways > 1; k++)
 		join_ways(g, p, k);
@@ -257,7 +257,7 @@ static Loop first_begin(Gen *g, const Partials *p, Value column, int64_t columns
 
 void partials_store(Gen *g, const Partials *p, Value column, int64_t columns)
 {
-	join_all(g, p);
+	partials_join_ways(g, p);
 	Loop first = first_begin(g, p, column, columns);
 	Lanes lanes = {.base = column};
 	store_part(g, p, &lanes);
@@ -296,7 +296,7 @@ void partials_total(Gen *g, const Partials *p, Value column, int64_t columns)
 		from = to;
 	}
 	when_end(g, &exists);
-	join_all(g, p);
+	partials_join_ways(g, p);
 }
 
 // ---- the last of the workers ----------------------------------------------------------

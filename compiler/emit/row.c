@@ -421,6 +421,7 @@ typedef struct ThreadRows { // of a column
 	RowKernel *kernel;
 	uint32_t groups;
 	const Index *unit;
+	bool adds, stores; // to the thread's sums; the outputs of the full shape
 } ThreadRows;
 
 // True if the launch adds rows to partial results.
@@ -436,27 +437,25 @@ static void thread_row(Gen *g, int n, const Index *row, void *context)
 	(void)n;
 	row_index(g->vars, &s->groups, t->groups, &g->kern->space, row, s->idx);
 	group_index(g->vars, &s->groups, s->lanes, &g->kern->space, t->unit, s->idx);
-	if (adds_rows(g))
+	if (t->adds)
 		partials_step(g, &s->parts, t->unit, 1, s->idx);
-	if (g->stage == MAIN)
+	if (t->stores)
 		store_outs(g, s->idx);
 }
 
-// Every `ways`-th row of those from..to, from the thread's own on.
-static void thread_rows(Gen *g, RowKernel *s, uint32_t groups, const Index *unit, Value from,
-                        Value to)
+// Every `ways`-th row of those from..to, which are `rows`, from the thread's own on.
+static void thread_rows(Gen *g, const ThreadRows *t, Value from, Value to, int64_t rows)
 {
-	const Sched *sched = g->kern->sched;
-	ThreadRows rows = {s, groups, unit};
+	RowKernel *s = t->kernel;
 	Range steps = {.from = from,
 	               .to = to,
 	               .own = s->parts.way,
 	               .count = 1,
 	               .step = s->parts.ways,
-	               .together = MIN(sched->together, sched->rows / s->parts.ways)};
+	               .together = MAX(1, MIN(g->kern->sched->together, rows / s->parts.ways))};
 	for (int k = 0; k < s->groups.n; k++)
-		steps.count *= groups >> k & 1 ? s->groups.size[k] : 1;
-	range_loop(g, &steps, thread_row, &rows);
+		steps.count *= t->groups >> k & 1 ? s->groups.size[k] : 1;
+	range_loop(g, &steps, thread_row, (void *)(uintptr_t)t);
 }
 
 // Records the reductions of a column, which the thread has.
@@ -511,13 +510,101 @@ static void thread_columns(Gen *g, RowKernel *s, uint32_t groups, Value from, Va
 	g->floor = g->level; // where the sums are known, those of a single column as well
 	if (!adds)
 		finish_column(g, s, &unit);
-	thread_rows(g, s, groups, &unit, from, to);
+	ThreadRows rows = {s, groups, &unit, adds, g->stage == MAIN};
+	thread_rows(g, &rows, from, to, sched->rows);
 	g->floor = floor;
 	when_end(g, &exists);
 	if (adds)
 		partials_store(g, parts, column, columns);
 	if (sched->joined == J_last)
 		partials_join(g, parts, column, columns, 1);
+	when_end(g, &once);
+}
+
+typedef struct SharedColumn { // whose rows threads have
+	RowKernel *kernel;
+	uint32_t groups; // of rows
+	int64_t rows;
+	const Index *unit, *idx; // the column; of its reductions
+} SharedColumn;
+
+static void shared_rows(Gen *g, const SharedColumn *c, bool stores)
+{
+	ThreadRows rows = {c->kernel, c->groups, c->unit, !stores, stores};
+	thread_rows(g, &rows, number(g, 0), number(g, c->rows), c->rows);
+}
+
+// All reductions with `depth` others before them: threads reduce the rows that they have, and then
+// what all have.
+static void share_depth(Gen *g, const SharedColumn *c, int depth)
+{
+	Partials *parts = &c->kernel->parts;
+	const ValSteps *all = &g->kern->sched->reduce;
+	ValSteps *own = NEW(g->arena, ValSteps);
+	for (int i = 0; i < all->count; i++)
+		if (all->at[i].depth == depth)
+			PUSH(g->arena, *own, all->at[i]);
+	parts->reduce = own;
+	partials_share(g, parts, g->kern->sched->columns);
+	shared_rows(g, c, false);
+	if (depth) // what the threads had before has been read
+		g->ops->all_threads(g);
+	partials_join_ways(g, parts);
+	remember_sums(g, parts, c->idx);
+}
+
+// The reductions of a column, then all outputs. Those of the full shape may lie where the
+// reductions' operands lie: by then all threads have read these.
+static void shared_column(Gen *g, const SharedColumn *c)
+{
+	const Kern *kern = g->kern;
+	const ValSteps *reduce = &kern->sched->reduce;
+	int deepest = 0;
+	bool full = false;
+	for (int i = 0; i < reduce->count; i++)
+		deepest = MAX(deepest, reduce->at[i].depth);
+	for (int o = 0; o < kern->nout; o++)
+		full |= !is_reduced_out(g->graph, kern, o);
+	for (int depth = 0; depth <= deepest; depth++)
+		share_depth(g, c, depth);
+	Value *v = reduced_outs(g, c->kernel, c->idx);
+	if (full)
+		shared_rows(g, c, true);
+	g->ops->all_threads(g); // the others may lie where threads read
+	Value way = c->kernel->parts.way;
+	Loop first = when_begin(g, LLVMBuildICmp(g->b, LLVMIntEQ, way, number(g, 0), ""));
+	for (int o = 0; o < kern->nout; o++)
+		if (v[o])
+			store_out(g, o, c->idx, v[o]);
+	when_end(g, &first);
+}
+
+// Columns of which a worker has few, so that all multiprocessors have some: its threads share their
+// rows.
+static void emit_shared_columns(Gen *g, RowKernel *s)
+{
+	uint32_t which;
+	int64_t all = kept_groups(s, &which), columns = s->groups.size[s->lanes];
+	int64_t piece = g->kern->sched->columns, pieces = columns / piece;
+	Index row = worker_row(g, all / columns, columns);
+	row_index(g->vars, &s->groups, which & ~(1u << s->lanes), &g->kern->space, &row, s->idx);
+	Loop once = when_begin(g, LLVMConstInt(g->i1, 1, 0));
+	Level *floor = g->floor;
+	g->floor = g->level; // where the sums are known
+	g->level->lanes = true;
+	s->units = 1;
+	s->parts.shared = partials_memory(g);
+	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
+	Value own = LLVMBuildURem(g->b, g->ops->thread(g), number(g, piece), "");
+	Index unit = lane_index(g, sum_of(g, times(g, part, piece), own), columns, 1, NULL);
+	group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit, s->idx);
+	SharedColumn c = {.kernel = s,
+	                  .groups = ((1u << s->groups.n) - 1) ^ which,
+	                  .rows = count_of(&g->kern->space) / all,
+	                  .unit = &unit,
+	                  .idx = take_copy(g->arena, s->idx, sizeof s->idx)};
+	shared_column(g, &c);
+	g->floor = floor;
 	when_end(g, &once);
 }
 
@@ -602,6 +689,8 @@ void emit_row(Gen *g)
 		emit_blocked_rows(g, s);
 	else if (g->kern->sched->partition == P_rows)
 		emit_rows(g, s);
+	else if (shares_columns(g->kern, g->target->machine))
+		emit_shared_columns(g, s);
 	else
 		emit_columns(g, s, column_body);
 }

@@ -73,7 +73,8 @@ typedef struct Location {
 // planned, and code is emitted, by it alone. Equal signatures and schedules, equal code.
 typedef enum Partition { // of a kernel's space among workers (P_)
 	P_rows,          // a worker has rows of the space; lanes run along the last axis
-	P_columns,  // a worker has columns: a piece of one row, or lanes along an axis that is kept
+	P_columns, // a worker has columns: a piece of one row, or lanes along an axis that is kept,
+	           // whose rows threads of a GPU share if there are fewer columns than threads
 	P_partials, // a worker has rows, which it reduces to a row of partial results, in the
 	            // launch before. The main launch reduces these and computes what has the shape
 	            // of a row; the launch after computes the outputs of the full shape.
@@ -171,6 +172,14 @@ typedef struct Kern {
 	Location work;   // of sched->work bytes
 	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
+
+// True if threads of a GPU share the rows of a worker's columns.
+static inline bool shares_columns(const Kern *kern, const Machine *machine)
+{
+	const Sched *s = kern->sched;
+	return kern->kind == L_col && s->partition == P_columns && machine->threads > 1 &&
+	       s->columns < machine->threads;
+}
 
 // True if a cache of so many bytes holds a row, of so many elements, and the next of the values
 // that are prefetched. On a GPU, all count as f32.
