@@ -599,7 +599,7 @@ static bool repeats_parameter(Reader *r, Weight *w, const Leaves *leaves)
 	bool named = r->signature
 	                 ? leaves->parameters && leaves->repeated && !is_parameter_name(r, w->name)
 	                 : is_repeat_name(r, w);
-	return named && !r->options->separate && is_float(w->type) && is_repeated(r, w);
+	return named && is_float(w->type) && is_repeated(r, w);
 }
 
 Use use_of(Reader *r, Weight *w, const Call *c, int k)

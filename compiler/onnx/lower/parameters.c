@@ -155,16 +155,22 @@ static const void *slice_data(Reader *r, Weight *w)
 	return w->type == E_f64 ? (const void *)d : x;
 }
 
+// True if the parameter is the slice that the weight repeats.
+static bool is_slice(const Use *u)
+{
+	return u->repeated && !u->r->options->separate;
+}
+
 // True if a slot holds the elements of a weight or, if it is repeated, of its slice.
 static bool has_elements(const Use *u, const Slot *slot)
 {
-	int64_t n = count_of(u->repeated ? &u->w->repeat.shape : &u->w->shape);
+	int64_t n = count_of(is_slice(u) ? &u->w->repeat.shape : &u->w->shape);
 	if (slot->type != u->w->type || !slot->init || count_of(&slot->shape) != n)
 		return false;
 	const Val own = {.type = slot->type, .data = slot->init};
 	for (int64_t i = 0; i < n; i++)
 		if (const_at(&own, i) !=
-		    (u->repeated ? slice_number(u->r, u->w, i) : weight_number(u->r, u->w, i)))
+		    (is_slice(u) ? slice_number(u->r, u->w, i) : weight_number(u->r, u->w, i)))
 			return false;
 	return true;
 }
@@ -298,13 +304,13 @@ static Ref put_home(const Use *u, int slot, Copy copy)
 static Ref put_own(const Use *u, int slot)
 {
 	Weight *w = u->w;
-	bool ties = w->slot < 0 && !w->alias && !u->r->options->separate && !u->repeated;
+	bool ties = w->slot < 0 && !w->alias && !is_slice(u);
 	w->slot = w->slot < 0 ? slot : w->slot;
 	if (ties && wide_axes(&w->shape) == 1 && !has_few_values(u->r, w, 1))
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_COMPLEMENT, COPY_COMPLEMENT), w);
 	if (ties && w->table && w->shape.rank == 2)
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_TRANSPOSED, COPY_TRANSPOSED), w);
-	return put_home(u, slot, u->repeated ? COPY_REPEATED : COPY_SAME);
+	return put_home(u, slot, is_slice(u) ? COPY_REPEATED : COPY_SAME);
 }
 
 // Ties a weight to the slot that it is a copy of; `what`: the relation, for the note.
@@ -329,53 +335,77 @@ static int new_slot(const Use *u, SlotKind kind, const char *name, const char *w
 	                    .file = w->name,
 	                    .kind = kind,
 	                    .type = w->type,
-	                    .shape = u->repeated ? w->repeat.shape : w->shape,
-	                    .init = u->repeated ? slice_data(u->r, u->w) : weight_data(u->r, u->w),
+	                    .shape = is_slice(u) ? w->repeat.shape : w->shape,
+	                    .init = is_slice(u) ? slice_data(u->r, u->w) : weight_data(u->r, u->w),
 	                    .why = why});
 }
 
+// A copy that a weight may be of a slot's parameter.
+typedef struct Tie {
+	int slot; // -1: it is no copy
+	Copy copy;
+	const char *what; // the relation, for the note
+} Tie;
+
+// Returns how a weight is a copy of the parameter that has its name.
+static Tie copy_of_named(const Use *u, int slot, Weight *owner)
+{
+	const Slot *named = &u->r->g->slots.at[slot];
+	static const char what[] = "a copy of parameter";
+	if (named->kind != S_param)
+		return (Tie){.slot = -1};
+	if (has_elements(u, named))
+		return (Tie){slot, is_slice(u) ? COPY_REPEATED : COPY_SAME,
+		             is_slice(u) ? "a repeated copy of parameter" : what};
+	if (is_copy(u->r, owner, u->w, COPY_SAME))
+		return (Tie){slot, COPY_SAME, what};
+	bool turned = is_copy(u->r, owner, u->w, COPY_TRANSPOSED);
+	return (Tie){turned ? slot : -1, COPY_TRANSPOSED, what};
+}
+
+// Returns how a weight under a new name is a copy of a parameter: the last product's weight a
+// transposed copy of an embedding, or an unnamed vector 1 minus a parameter that mixes two signals.
+static Tie copy_of_other(const Use *u)
+{
+	Reader *r = u->r;
+	Weight *w = u->w;
+	const Weight *from = NULL;
+	if (u->node && !is_slice(u) && !strcmp(u->node->op_type, "MatMul") && w->shape.rank == 2)
+		from = original_of(r, w, COPY_TRANSPOSED);
+	if (from)
+		return (Tie){from->slot, COPY_TRANSPOSED, "a transposed copy of the embedding"};
+	bool named = r->signature ? is_parameter_name(r, w->name) : !is_opaque(w->name);
+	if (!named && wide_axes(&w->shape) == 1)
+		from = original_of(r, w, COPY_COMPLEMENT);
+	return (Tie){from ? from->slot : -1, COPY_COMPLEMENT, "1 minus parameter"};
+}
+
 // A name that another initializer has too is the same parameter if the values agree, else another
-// one. Under a new name, the last product's weight may be a transposed copy of an embedding, and an
-// unnamed vector 1 minus a parameter that mixes two signals.
+// one. `separate` ties nothing, and what would be tied is not asked about.
 static Ref param_ref(const Use *u, bool asks)
 {
 	Reader *r = u->r;
 	Weight *w = u->w;
-	const char *name = u->name;
-	bool tie = !r->options->separate;
-	const char *ask = asks ? reason_to_ask(u) : NULL;
+	const char *name = u->name, *ask = asks ? reason_to_ask(u) : NULL;
 	int slot = find_slot(r->g, name);
 	const View *v = slot >= 0 ? r->g->slots.at[slot].view : NULL;
 	Weight *owner = v ? v->first->weight : NULL;
+	Tie tie = {.slot = -1};
 	if (owner && owner->origin != w->origin) {
-		tie &= r->g->slots.at[slot].kind == S_param;
-		if (tie && has_elements(u, &r->g->slots.at[slot]))
-			return put_tie(u, slot, u->repeated ? COPY_REPEATED : COPY_SAME,
-			               u->repeated ? "a repeated copy of parameter"
-			                           : "a copy of parameter");
-		bool same = is_copy(r, owner, w, COPY_SAME);
-		if (tie && (same || is_copy(r, owner, w, COPY_TRANSPOSED)))
-			return put_tie(u, slot, same ? COPY_SAME : COPY_TRANSPOSED,
-			               "a copy of parameter");
+		tie = copy_of_named(u, slot, owner);
 		slot = w->slot;
 		name = w->name;
 		ask = asks && !ask && u->leaves.parameters ? computed_from : ask;
 	}
+	if (tie.slot < 0 && slot >= 0)
+		return put_own(u, slot);
+	if (tie.slot < 0)
+		tie = copy_of_other(u);
+	if (tie.slot >= 0 && !r->options->separate)
+		return put_tie(u, tie.slot, tie.copy, tie.what);
 	if (slot >= 0)
 		return put_own(u, slot);
-	const Weight *from = NULL;
-	if (tie && u->node && !u->repeated && !strcmp(u->node->op_type, "MatMul") &&
-	    w->shape.rank == 2)
-		from = original_of(r, w, COPY_TRANSPOSED);
-	if (from)
-		return put_tie(u, from->slot, COPY_TRANSPOSED,
-		               "a transposed copy of the embedding");
-	bool named = r->signature ? is_parameter_name(r, w->name) : !is_opaque(w->name);
-	if (tie && !named && wide_axes(&w->shape) == 1)
-		from = original_of(r, w, COPY_COMPLEMENT);
-	if (from)
-		return put_tie(u, from->slot, COPY_COMPLEMENT, "1 minus parameter");
-	return put_own(u, new_slot(u, S_param, name, ask));
+	return put_own(u, new_slot(u, S_param, name, tie.slot < 0 ? ask : NULL));
 }
 
 static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)

@@ -1338,10 +1338,11 @@ for one, n in zip(model.graph.initializer, model.graph.node[:3]):
 save(model, "adapted.onnx")
 
 # Corners on which ONNX Runtime and the text of ONNX agree: the odd element of a transposed convolution's padding, a start before the first entry of
-# a slice that goes down, known and computed, a padding of integers beyond 2^53, and norms of a single number and along no axis.
+# a slice that goes down, known and computed, a padding of integers beyond 2^53, norms of a single number and along no axis, roots and logarithms of
+# integers, which are cut off, and the first 0 elements. Without a step, the last state is the first one.
 save(parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
-corners (float number, float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1, 1, 4] odd, float[1, 1, 4] upper, int64[1] first, int64[n] computed, int64[5] around, float size, float root, float log, float[1, 1, 2] squares)
-<float[1, 1, 4] w = {1, 10, 100, 1000}, int64[1] far = {-9}, int64[1] end = {-9223372036854775807}, int64[1] axis = {0}, int64[1] down = {-1}, int64[2] sides = {1, 1}, int64 large = {9223372036854775806}>
+corners (float number, float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1, 1, 4] odd, float[1, 1, 4] upper, int64[1] first, int64[n] computed, int64[5] around, float size, float root, float log, float[1, 1, 2] squares, int64[1] whole, int64[1] power, int64[1] powers, int64[0] most, int64[0] at, float[1, 1, 2] last)
+<int64[1] none = {0}, float[0, 1, 1] steps = {}, float[1, 2, 1] in = {1, 2}, float[1, 2, 2] back = {1, 2, 3, 4}, float[1, 1, 4] w = {1, 10, 100, 1000}, int64[1] far = {-9}, int64[1] end = {-9223372036854775807}, int64[1] axis = {0}, int64[1] down = {-1}, int64[2] sides = {1, 1}, int64 large = {9223372036854775806}>
 {
   odd = ConvTranspose<output_shape = [4]>(x, w)
   upper = ConvTranspose<output_shape = [4], auto_pad = "SAME_UPPER">(x, w)
@@ -1352,4 +1353,9 @@ corners (float number, float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1,
   root = ReduceL2(number)
   log = ReduceLogSum(size)
   squares = ReduceSumSquare<noop_with_empty_axes = 1>(x)
+  whole = ReduceL2(k)
+  power = ReduceLogSum(k)
+  powers = ReduceLogSumExp(k)
+  most, at = TopK(k, none)
+  all, last = RNN<hidden_size = 2>(steps, in, back, , , x)
 }"""), "corners.onnx")
