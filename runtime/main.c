@@ -176,7 +176,8 @@ static void print_result(const struct amos_result *r, int json)
 	print_number("constant_loss", r->constant.loss, json);
 	print_number("seconds", r->seconds, json);
 	if (json)
-		printf(", \"stopped\": %s}\n", r->stopped ? "true" : "false");
+		printf(", \"stopped\": %s, \"out_of_patience\": %s}\n",
+		       r->stopped ? "true" : "false", r->impatient ? "true" : "false");
 }
 
 // ---- verbs ----------------------------------------------------------------------------

@@ -266,8 +266,9 @@ struct amos_result {
 	struct amos_held best;           // lowest held-out loss
 	struct amos_constant constant;   // the best one, if the model is no better; else NAN
 	double seconds;
-	int stopped; // 1: stopped by a signal
-	int zero;    // 1: the loss was 0 in every batch
+	int stopped;   // 1: stopped by a signal
+	int impatient; // 1: ended by --patience
+	int zero;      // 1: the loss was 0 in every batch
 };
 // Trains until --steps or --epochs are done or a signal stops it (still AMOS_DONE), in the
 // directory options.out (or options.resume), which gets log.jsonl, TensorBoard events, last.ckpt,

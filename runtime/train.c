@@ -427,6 +427,7 @@ static int loop(struct training *t)
 	if (status)
 		return settled ? settled : status;
 	t->result->stopped = stopping(t);
+	t->result->impatient = !stopping(t) && lost_patience(t);
 	if (!stopping(t) && lost_patience(t) && t->point.losses.weight > 0)
 		status = log_step(t, amos_now()); // it ended between two lines
 	if (!status && !stopping(t) && holds_out(t) && t->point.held.step != t->point.step)
@@ -558,6 +559,7 @@ static int train(struct training *t)
 	if (resumed && ended(t) && !t->point.owing &&
 	    (!holds_out(t) || t->point.held.step == t->point.step)) {
 		bool scheduled = amos_find_slot(t->m->model, "amos.steps") >= 0;
+		t->result->impatient = lost_patience(t);
 		amos_say(&t->log, "finished at step %lld%s\n", (long long)t->point.step,
 		         lost_patience(t) ? "; a larger --patience continues it"
 		         : scheduled      ? ", the last of its schedule"

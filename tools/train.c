@@ -111,13 +111,13 @@ static void print_json_result(json_t *untrained, const struct amos_result *r, co
 		                 number_json(r->best.loss), "eval_accuracy",
 		                 number_json(r->best.accuracy));
 	print_json(json_pack(
-	    "{so so sO sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
+	    "{so so sO sI so so so so so sI so sf sb sb}", "run", json_text(folder), "model",
 	    json_text(trained), "not_trained", untrained, "step", (json_int_t)r->step, "loss",
 	    number_json(r->loss), "accuracy", number_json(r->accuracy), "eval_loss",
 	    number_json(r->eval_loss), "eval_accuracy", number_json(r->eval_accuracy), "best", best,
 	    "model_step", (json_int_t)(amos_has_better(r) && !last ? r->best.step : r->step),
 	    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds, "stopped",
-	    r->stopped));
+	    r->stopped, "out_of_patience", r->impatient));
 }
 
 static void print_result(const struct amos_result *r, const char *trained, bool last)
