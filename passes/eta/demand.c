@@ -98,6 +98,26 @@ void select_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		pass_demand(s, r, v);
 }
 
+// Returns the demand on each factor if both share that on r, a sum of products.
+static Surd shared_demand(const ScaleAnalysis *s, Ref r, Surd demand)
+{
+	return surd_mul(surd_near(sqrt(demand.value)),
+	                surd_near(pow((double)contracted(s, r), -0.25)));
+}
+
+// For sums r of products of two signals. Rows of two tables share the demand, since neither has a
+// range of its own; else the left operand gets it.
+static void pair_demand(ScaleAnalysis *s, Ref r, Ref x, Ref y)
+{
+	bool rows = table_of(s, s->origin[x].moves) && table_of(s, s->origin[y].moves);
+	if (!rows || !known(s, F_rows_share)) {
+		pass_demand_over(s, r, x, surd_mul(s->range[y], surd_root(contracted(s, r), 1)));
+	} else if (s->demand_by[r]) {
+		set_demand(s, x, shared_demand(s, r, s->demand[r]), s->demand_by[r]);
+		set_demand(s, y, shared_demand(s, r, s->demand[r]), s->demand_by[r]);
+	}
+}
+
 void sum_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	const Val *x = val(s->g, v->in[0]);
@@ -110,11 +130,10 @@ void sum_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		return;
 	}
 	bool both = x->op == O_mul && is(s, x->in[0], SIGNAL) && is(s, x->in[1], SIGNAL);
-	Surd m = surd_root(contracted(s, r), 1);
-	if (both && x->in[0] != x->in[1]) // the left operand gets the scale
-		pass_demand_over(s, r, x->in[0], surd_mul(s->range[x->in[1]], m));
+	if (both && x->in[0] != x->in[1])
+		pair_demand(s, r, x->in[0], x->in[1]);
 	else if (!summed_product(s, r))
-		pass_demand_over(s, r, v->in[0], m);
+		pass_demand_over(s, r, v->in[0], surd_root(contracted(s, r), 1));
 }
 
 // True for a kernel's output, with or without a bias, that is not normalized.
@@ -138,8 +157,7 @@ static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 	Surd demand = demand_or_one(s, r), own;
 	bool split = is_unnormalized(s, x) && known(s, F_tied_share);
 	if (split) {
-		own = surd_mul(surd_near(sqrt(demand.value)),
-		               surd_near(pow((double)contracted(s, r), -0.25)));
+		own = shared_demand(s, r, demand);
 		set_demand(s, x, own, r);
 	} else {
 		own = surd_div(demand, surd_mul(s->range[x], surd_root(contracted(s, r), 1)));
@@ -161,8 +179,8 @@ void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 	Ref other = v->in[k], x = v->in[1 - k];
 	Surd m = surd_root(contracted(s, r), 1);
 	int slot = is(s, other, VARIABLE) ? s->origin[other].slot : -1;
-	if (is(s, other, SIGNAL)) // the left operand gets the scale
-		pass_demand_over(s, r, x, surd_mul(s->range[other], m));
+	if (is(s, other, SIGNAL))
+		pair_demand(s, r, x, other);
 	else if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
 		tied_demand(s, r, x, other);
 	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, v, k)))
