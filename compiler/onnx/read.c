@@ -252,6 +252,7 @@ static bool lower_model(Reader *r, NameScope *top)
 		add_input(r, top, &r->model->inputs.at[i]);
 	read_roles(r);
 	read_detached(r);
+	find_symbols(r);
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, top, &r->model->outputs.at[i]);

@@ -310,6 +310,8 @@ static void run_node(Reader *r, NameScope *s, const void *lowered)
 	else
 		run_row(&c, l->result);
 	detach_results(&c, l->result);
+	for (int k = 0; k < c.nout && !s->depth && !s->function; k++)
+		l->result[k].ref = known_size(r, l->node, k, l->result[k].ref);
 }
 
 // A node without results has no use.

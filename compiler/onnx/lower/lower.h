@@ -104,6 +104,7 @@ typedef struct Reader {
 	bool signature;               // the file lists these
 	bool *met;                    // by options->select: it met an initializer
 	bool *met_detach;             // the same of options->detach
+	Table *symbols;               // symbols.c: integers that the program computes
 	Table *detached;              // a node -> its operands that are detached, a bit each
 	bool blocks;                  // of no_grad() can be told from the program
 	VEC(Left) left;               // what leaves them, and what functions compute
@@ -175,6 +176,13 @@ const Bind *find_bind(const Reader *, const char *place, const char *name);
 // -1 if it is not known. `name`: of the size, or "". `input` NULL: by name alone.
 int64_t open_size(const Reader *, const char *input, int axis, const char *name);
 void list_sizes(Reader *); // from weights, for open_size
+
+// ---- symbols.c -----------------------------------------------------------------------------
+
+void find_symbols(Reader *); // once the inputs' sizes are known
+// Returns x, result k of the node, or, if it is such a size, what it is or the smaller of x and the
+// most that it is.
+Ref known_size(Reader *, const NodeProto *, int k, Ref x);
 
 // ---- lower.c --------------------------------------------------------------------------
 

@@ -1359,3 +1359,37 @@ corners (float number, float[1, 1, 2] x, int64[3] k, int64[1] from) => (float[1,
   most, at = TopK(k, none)
   all, last = RNN<hidden_size = 2>(steps, in, back, , , x)
 }"""), "corners.onnx")
+
+# Numbers up to the largest length, as PyTorch's newer exporter writes range(max(lengths)): it names their count. The first are as many as x has
+# columns; of the second, as many columns are taken; of the third the exporter knows the count.
+save(parser.parse_model("""<ir_version: 10, opset_import: ["": 20], producer_name: "pytorch">
+counts (float[2, 4, 3] x, int64[2] a, int64[2] b, int64[2] c) => (float[2, 4] y, float[2, 3] z, float[2, 4] k)
+<int64 zero = {0}, int64 one = {1}, int64[1] axis = {1}, int64[1] last = {2}, int64[1] start = {0}, int64[1] line = {-1}, float[3] w = {0.5, -1, 2},
+ int64[u0] first, bool[2, u0] seen, float[2, u0] kept, int64[u1] second, float[2, u1, 3] some, int64[4] third, float[2, 4, 3] all, float[2, 4] total>
+{
+  longest_a = ReduceMax<keepdims = 0>(a)
+  first = Range(zero, longest_a, one)
+  column_a = Unsqueeze(a, axis)
+  seen = Less(first, column_a)
+  kept = Cast<to = 1>(seen)
+  weighed = Mul(x, w)
+  all = Identity(weighed)
+  rows = ReduceSum<keepdims = 0>(all, last)
+  total = Identity(rows)
+  y = Mul(total, kept)
+  longest_b = ReduceMax<keepdims = 0>(b)
+  second = Range(zero, longest_b, one)
+  limit = Reshape(longest_b, line)
+  some = Slice(x, start, limit, axis)
+  column_b = Unsqueeze(b, axis)
+  inside = Less(second, column_b)
+  part = Cast<to = 1>(inside)
+  wide = Unsqueeze(part, last)
+  taken = Mul(some, wide)
+  z = ReduceSum<keepdims = 0>(taken, axis)
+  longest_c = ReduceMax<keepdims = 0>(c)
+  third = Range(zero, longest_c, one)
+  column_c = Unsqueeze(c, axis)
+  within = Less(third, column_c)
+  k = Cast<to = 1>(within)
+}"""), "counts.onnx")
