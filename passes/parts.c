@@ -173,14 +173,15 @@ static bool find_pieces(const Val *v, const Shape *from, Down *d, int64_t *piece
 	return *piece > 1 && find_down(axes_mask(v) & ((1u << first) - 1), from, d);
 }
 
-// True for sums over pieces too short to fill a vector, such as the few channels of a group.
-static bool has_short_pieces(const Val *v, const Shape *from, int64_t lanes)
+// True for sums over pieces too short to fill a vector, such as the few channels of a group. A row
+// loads half a vector of bf16 as fast as a whole one, but fewer elements one by one.
+static bool has_short_pieces(const Parts *p, const Val *v, const Shape *from)
 {
-	enum { ROWS = 16, FEW = 4 }; // at least; pieces of a vector
+	enum { ROWS = 16 }; // at least
 	Down d;
-	int64_t piece;
-	return find_pieces(v, from, &d, &piece) && FEW * piece <= lanes && d.rows >= ROWS &&
-	       d.columns >= lanes;
+	int64_t piece, most = p->from->products == E_bf16 ? p->lanes / 2 - 1 : p->lanes / 2;
+	return find_pieces(v, from, &d, &piece) && piece <= most && d.rows >= ROWS &&
+	       d.columns >= p->lanes;
 }
 
 static Ref put_pieces(Graph *g, const Val *v, Ref x)
@@ -202,11 +203,11 @@ static Form form_of(const Parts *p, const Val *v)
 	if (v->op != O_sum)
 		return F_whole;
 	const Shape *from = &val(p->from, v->in[0])->shape;
-	return has_few_columns(v, from, p->narrow)   ? F_columns
-	       : has_long_columns(p, v, from)        ? F_down
-	       : has_short_pieces(v, from, p->lanes) ? F_pieces
-	       : has_few_results(p, v, from)         ? F_rows
-	                                             : F_whole;
+	return has_few_columns(v, from, p->narrow) ? F_columns
+	       : has_long_columns(p, v, from)      ? F_down
+	       : has_short_pieces(p, v, from)      ? F_pieces
+	       : has_few_results(p, v, from)       ? F_rows
+	                                           : F_whole;
 }
 
 static Ref put_part(void *context, Graph *to, const Val *v, const Ref *in)
