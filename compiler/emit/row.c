@@ -726,6 +726,7 @@ void emit_map(Gen *g)
 	Index row;
 	Loop loop = worker_rows(g, count / columns, &row);
 	row_index(g->vars, &s->groups, (1u << last) - 1, &kern->space, &row, s->idx);
-	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, 1, store_units, s);
+	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, (int)kern->sched->units,
+	                  store_units, s);
 	single_end(g, &loop);
 }
