@@ -71,10 +71,29 @@ static bool sums_products(const Scheduler *t, const Val *v)
 	       reduces_windows(t->graph, v);
 }
 
+// Returns how many of a row's vectors share a loop, whose sums each wait for the one before: at
+// least FEW, such that those left over, which wait as long as FEW, are few. A row of less than two
+// times as many is one loop.
+static int64_t vectors_of_sums(const Scheduler *t, int64_t columns)
+{
+	int64_t vectors = ceil_div(columns, t->machine->lanes), most = t->machine->registers / 2;
+	int64_t best = FEW, least = INT64_MAX;
+	for (int64_t units = FEW; units <= most; units++) {
+		bool one = vectors < 2 * units;
+		int64_t rest = one ? vectors : vectors % units;
+		int64_t waits = vectors - rest + (rest ? MAX(rest, FEW) : 0);
+		if (waits >= least || (one && vectors > most))
+			continue;
+		least = waits;
+		best = units;
+	}
+	return best;
+}
+
 // Returns how many vectors of a map there are side by side: several, if they share the loop that
 // computes them. On a GPU, how many elements of a thread wait for memory at once, which has 24 KB
 // or more on the way to a multiprocessor: one, if a loop computes it.
-static int64_t map_units(const Scheduler *t)
+static int64_t map_units(const Scheduler *t, int64_t columns)
 {
 	enum { HEAVY = 24, BYTES = 4 };
 	int weight = 0, single = t->machine->threads == 1;
@@ -82,7 +101,7 @@ static int64_t map_units(const Scheduler *t)
 		const Val *v = val(t->graph, t->members.at[i]);
 		bool loops = prims[v->op].cls == C_reduce || v->op == O_dot;
 		if (loops && !is_own_reduction(t, t->members.at[i]))
-			return single && sums_products(t, v) ? FEW : 1;
+			return single && sums_products(t, v) ? vectors_of_sums(t, columns) : 1;
 		weight += prims[v->op].weight;
 	}
 	if (single)
@@ -141,7 +160,7 @@ static void block_map(Scheduler *t)
 	if (t->sched->flat)
 		columns = count;
 	int64_t rows = count / columns;
-	t->sched->units = map_units(t);
+	t->sched->units = map_units(t, columns);
 	if (rows == 1)
 		cut_columns(t, 1, columns, map_piece(t, columns));
 	else if (columns >= 2 * work)
@@ -543,7 +562,7 @@ static void block_rows(Scheduler *t)
 	int64_t row = MAX(1, space / rows);
 	cut_rows(t, rows, row);
 	if (t->machine->threads > 1) {
-		t->sched->units = map_units(t);
+		t->sched->units = map_units(t, row);
 		share_rows(t, rows, row);
 		return;
 	}

@@ -77,6 +77,32 @@ Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 	return put_positions(g, y, &c, &c.from, channels);
 }
 
+// Returns the windows of x, between zeros such that each is inside: the sums of many taps would
+// compare every position with the ends of x, which takes longer than to copy x once. Not if the
+// zeros were more than x, or there are others between its elements.
+static Ref put_inside(Graph *g, const Convolution *c)
+{
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	WindowAxis own[RANK];
+	Shape padded = c->from;
+	bool apart = false;
+	for (int a = 0; a < c->n; a++) {
+		WindowAxis *w = &own[a];
+		*w = window_axes(c->window->attr).at[a];
+		int64_t span = (w->size - 1) * w->dilation, low = MIN(0, span) - w->before;
+		int64_t high = (w->out - 1) * w->stride + MAX(0, span) - w->before;
+		int axis = 3 + a;
+		before[axis] = MAX(0, -low);
+		after[axis] = MAX(0, high + 1 - c->from.dim[axis]);
+		padded.dim[axis] += before[axis] + after[axis];
+		w->before -= before[axis];
+		apart |= w->up > 1;
+	}
+	if (apart || count_of(&padded) > 2 * count_of(&c->from))
+		return ref_of(g, c->window);
+	return put_window(g, put_pad(g, c->window->in[0], before, after, 0), c->n, own, 0);
+}
+
 // A sum for each tap.
 static Ref depthwise_kernel_gradient(Graph *g, const Val *dot, Ref gradient, const Convolution *c)
 {
@@ -87,7 +113,8 @@ static Ref depthwise_kernel_gradient(Graph *g, const Val *dot, Ref gradient, con
 		each.dim[a] = 1;
 	for (int a = 0; a < c->n; a++)
 		axes[1 + a] = 3 + a;
-	Ref sum[TAPS], outer = put_reshape(g, gradient, each), window = ref_of(g, c->window);
+	Ref window = taps >= MANY_TAPS ? put_inside(g, c) : ref_of(g, c->window);
+	Ref sum[TAPS], outer = put_reshape(g, gradient, each);
 	for (int t = 0; t < taps; t++) {
 		int64_t left = t;
 		for (int a = each.rank - 1; a >= 3 + c->n; left /= windows->dim[a--])

@@ -274,6 +274,12 @@ static bool is_image(const Graph *g, const Val *v, const Want *w, const Machine 
 	return from->op == O_reshape && val(g, from->in[0])->op == O_pad;
 }
 
+// True if v has zeros around what the sums of many taps read: see depthwise_kernel_gradient().
+static bool is_frame(const Val *v, const Want *w, const Machine *machine)
+{
+	return v->op == O_pad && w->readers >= MANY_TAPS && machine->threads == 1;
+}
+
 // True if v is attention in bf16, which a CPU's kernel of products of bf16 stores so.
 static bool is_rounded_attention(const Graph *g, const Val *v, const int *live,
                                  const Machine *machine)
@@ -402,7 +408,7 @@ bool *materialize_pass(Arena *arena, const Graph *g, const Machine *machine, Eff
 		const Val *v = val(g, r);
 		point[r] = is_point(g, v, &want[r], &cone[r], machine);
 		bool copies = is_copy(g, v, &want[r], machine) ||
-		              is_image(g, v, &want[r], machine) ||
+		              is_image(g, v, &want[r], machine) || is_frame(v, &want[r], machine) ||
 		              (rounds(g, v) && point[v->in[0]]);
 		bool slow =
 		    prims[v->op].cls == C_map && is_slow_row(v, &want[r], &cone[r], machine);

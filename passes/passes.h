@@ -307,7 +307,7 @@ bool has_loop(const Graph *);
 
 // ---- convolution.c: finds convolutions, and writes them as they are computed -----------
 
-enum { TAPS = 64 }; // of a depthwise convolution, at most
+enum { TAPS = 64, MANY_TAPS = 12 }; // of a depthwise convolution: at most, and where x is padded
 typedef struct Convolution {
 	const Val *window; // of x
 	Shape from;        // of x: [N, G, C, in..]
