@@ -208,10 +208,13 @@ static void add_needs(Scheduler *t, Ref r, uint32_t bits)
 
 // Expensive values that several steps of a row need are kept in local memory, as long as rows stay
 // in the second-level cache: to read and write an f32 there takes half as long as an exponential.
+// What less than two vectors hold stays in registers.
 static void choose_kept(Scheduler *t, int64_t row)
 {
 	enum { EXPENSIVE = 8 }; // weight of a map
 	Sched *s = t->sched;
+	if (row < 2 * t->machine->lanes)
+		return;
 	for (int i = 0; i < s->reduce.count; i++)
 		add_needs(t, val(t->graph, s->reduce.at[i].val)->in[0],
 		          1u << MIN(s->reduce.at[i].depth, 30));

@@ -43,6 +43,12 @@ static const struct Case odd = {
     "%1 = cast(w; bf16) : bf16[4097,64]\n%2 = dot(x, %1) : f32[64,64]\nout y = %2\n",
     9000};
 
+static const struct Case rows = {
+    "rows of less than two vectors", "cpu:x86-64-v4",
+    "graph soft\nslot x : input f32[4096,24]\n%1 = exp(x - amax(x; [1])) : f32[4096,24]\n"
+    "out y = %1 / sum(%1; [1])\n",
+    9000};
+
 static const Object *code_of(Arena *arena, const struct Case *c)
 {
 	const Graph *g = parse_graph(arena, c->name, c->graph, book_builtin());
@@ -67,9 +73,16 @@ static bool is_prefetch(const uint8_t *at)
 	return at[0] == 0x0F && at[1] == 0x18 && (at[2] >> 3 & 7) == 1 && at[2] >> 6 != FORM;
 }
 
+// True if this is vmovups of some lanes to memory.
+static bool is_masked_store(const uint8_t *at)
+{
+	return at[0] == 0x62 && (at[1] & 7) == 1 && (at[3] & 7) && at[4] == 0x11 &&
+	       at[5] >> 6 != FORM;
+}
+
 static int count_of_code(const Object *object, bool (*is)(const uint8_t *))
 {
-	enum { LONGEST = 5 };
+	enum { LONGEST = 6 };
 	int count = 0;
 	for (int k = 0; k < object->parts; k++) {
 		const uint8_t *bytes = (const uint8_t *)object->part[k].bytes;
@@ -94,6 +107,19 @@ static bool reads_ahead(void)
 	return right;
 }
 
+// True if short rows are stored in pieces, and stay in registers meanwhile.
+static bool stores_pieces(void)
+{
+	Arena *arena = arena_new();
+	const Object *object = code_of(arena, &rows);
+	int masked = count_of_code(object, is_masked_store);
+	bool right = !masked && object->count <= rows.most;
+	printf("%s%s: %zu bytes, %d masked stores\n", right ? "" : "FAILED ", rows.name,
+	       object->count, masked);
+	arena_free(arena);
+	return right;
+}
+
 int main(void)
 {
 	int failures = 0;
@@ -106,6 +132,6 @@ int main(void)
 		failures += !right;
 		arena_free(arena);
 	}
-	failures += !reads_ahead();
+	failures += !reads_ahead() + !stores_pieces();
 	return failures != 0;
 }

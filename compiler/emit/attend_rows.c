@@ -81,16 +81,6 @@ static Value fold_keys(const Attend *a, const Row *r, const Keys *k, Value from,
 	return sum ? read_variable(g, sum) : NULL;
 }
 
-static Value part_of(Gen *g, Value wide, int first) // g->width lanes of it
-{
-	Value lane[64];
-	for (int l = 0; l < g->width; l++)
-		lane[l] = LLVMConstInt(g->i32, (unsigned)(first + l), 0);
-	Value none = LLVMGetPoison(LLVMTypeOf(wide)),
-	      mask = LLVMConstVector(lane, (unsigned)g->width);
-	return LLVMBuildShuffleVector(g->b, wide, none, mask, "");
-}
-
 // Runs the body for vectors of keys [0, end), where a mask is NULL if the row sees all of them:
 // first for several side by side, whose instructions take turns, since each waits for the one
 // before it. Returns what is reduced, in each lane.
@@ -105,9 +95,9 @@ static Value each_key(const Attend *a, const Row *r, Value end, const Keys *k)
 	Value none = real_like(LLVMConstNull(attend_vector(a)), start);
 	Value parts = fold_keys(a, r, k, number(g, 0), most, false, none);
 	g->width = width;
-	Value x = parts ? part_of(g, parts, 0) : NULL;
+	Value x = parts ? part_of(g, parts, 0, width) : NULL;
 	for (int l = width; parts && l < wide; l += width)
-		x = fold_step(g, k->fold, part_of(g, parts, l), x);
+		x = fold_step(g, k->fold, part_of(g, parts, l, width), x);
 	x = fold_keys(a, r, k, most, full, false, x);
 	if (!a->causal && a->p.keys % (a->p.halves ? a->p.panel : width) == 0)
 		return x;

@@ -372,6 +372,7 @@ Value both(Gen *, Value, Value);                    // and
 Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, the integer for others
 Value real_like(Value shape, double), int_like(Value shape, int64_t);    // of the type of `shape`
 Value lane_numbers(LLVMTypeRef, int width, int64_t first, int64_t step); // first, first + step, ..
+Value part_of(Gen *, Value wide, int64_t first, int64_t count);          // lanes of it
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
 Value unary(Gen *, const char *name, Value); // an intrinsic of the operand's type
 

@@ -80,6 +80,34 @@ static void store_past(Gen *g, Value store)
 	                LLVMMetadataAsValue(g->context, is));
 }
 
+// Returns how many lanes a constant mask has, if these are the first ones; else 0.
+static int64_t count_first(const Gen *g, Value mask)
+{
+	int64_t count = 0;
+	for (unsigned l = 0; LLVMIsConstant(mask) && l < (unsigned)g->width; l++) {
+		bool is = LLVMConstIntGetZExtValue(LLVMGetAggregateElement(mask, l));
+		if (is && count < l)
+			return 0;
+		count += is;
+	}
+	return count;
+}
+
+// Stores the first lanes in pieces, powers of two. What lies behind them may be read next, as the
+// next row of values that are stored where they were read: a processor does not compare masks, so
+// that load would wait until a masked store is through.
+static void store_pieces(Gen *g, LLVMTypeRef type, Value to, Value v, int64_t count, unsigned align)
+{
+	for (int64_t at = 0, piece = 1; at < count; at += piece) {
+		for (piece = 1; 2 * piece <= count - at;)
+			piece *= 2;
+		Value place = number(g, at);
+		place = LLVMBuildGEP2(g->b, type, to, &place, 1, "");
+		Value store = LLVMBuildStore(g->b, part_of(g, v, at, piece), place);
+		LLVMSetAlignment(store, align);
+	}
+}
+
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 {
 	if (g->late && g->late->level == g->level) {
@@ -99,6 +127,11 @@ void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 		LLVMSetAlignment(store, x->past ? x->past : align);
 		if (x->past)
 			store_past(g, store);
+		return;
+	}
+	int64_t first = is_vector(to) ? 0 : count_first(g, mask);
+	if (first) {
+		store_pieces(g, type, to, v, first, align);
 		return;
 	}
 	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};

@@ -44,6 +44,13 @@ Value lane_numbers(LLVMTypeRef type, int width, int64_t first, int64_t step)
 	return LLVMConstVector(lane, (unsigned)width);
 }
 
+Value part_of(Gen *g, Value wide, int64_t first, int64_t count)
+{
+	Value none = LLVMGetPoison(LLVMTypeOf(wide));
+	return LLVMBuildShuffleVector(g->b, wide, none, lane_numbers(g->i32, (int)count, first, 1),
+	                              "");
+}
+
 Value splat(Gen *g, Value v)
 {
 	unsigned width = (unsigned)g->width;
