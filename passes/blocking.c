@@ -71,9 +71,9 @@ static bool sums_products(const Scheduler *t, const Val *v)
 	       reduces_windows(t->graph, v);
 }
 
-// Returns how many of a row's vectors share a loop, whose sums each wait for the one before: at
-// least FEW, such that those left over, which wait as long as FEW, are few. A row of less than two
-// times as many is one loop.
+// Returns how many of a row's vectors are summed in one loop. A sum waits for its last addition, so
+// fewer than FEW take as long as FEW: the number leaves few over, and fits the registers. Less than
+// twice as many are one loop.
 static int64_t vectors_of_sums(const Scheduler *t, int64_t columns)
 {
 	int64_t vectors = ceil_div(columns, t->machine->lanes), most = t->machine->registers / 2;
@@ -208,7 +208,7 @@ static void add_needs(Scheduler *t, Ref r, uint32_t bits)
 
 // Expensive values that several steps of a row need are kept in local memory, as long as rows stay
 // in the second-level cache: to read and write an f32 there takes half as long as an exponential.
-// What less than two vectors hold stays in registers.
+// A row that fills less than two vectors stays in registers anyway.
 static void choose_kept(Scheduler *t, int64_t row)
 {
 	enum { EXPENSIVE = 8 }; // weight of a map
@@ -501,16 +501,15 @@ static bool has_shared_sums(const Scheduler *t)
 	return shared;
 }
 
-// With a column for each thread, few channels leave threads idle, few samples multiprocessors, and
-// each thread waits for all rows of its column. So a worker has as many columns as there are, or
-// fewer, which are whole pieces of memory, until there are as many workers as multiprocessors; its
-// threads share their rows.
+// With a column for each thread, few channels leave threads idle, few samples leave multiprocessors
+// idle, and each thread reads all rows of its column by itself. So workers take fewer columns,
+// whose rows their threads share, until every multiprocessor has a worker.
 static void share_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t length)
 {
-	enum { FEWEST = 8, EACH = 4, PERCENT = 95 }; // columns; rows of a thread; of the workers
+	enum { EACH = 4 }; // rows of a thread, at least
 	int64_t threads = t->machine->threads, piece = threads, all = t->machine->workers;
-	while (piece > FEWEST && length >= EACH * 2 * (threads / piece) &&
-	       (columns % piece || 100 * rows * (columns / piece) < PERCENT * all))
+	while (piece > SHARED_COLUMNS && length >= EACH * 2 * (threads / piece) &&
+	       (columns % piece || 100 * rows * (columns / piece) < FULL_PERCENT * all))
 		piece /= 2;
 	if (piece < threads && columns % piece == 0 && has_shared_sums(t))
 		cut_columns(t, rows, columns, piece);

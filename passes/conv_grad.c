@@ -77,9 +77,10 @@ Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 	return put_positions(g, y, &c, &c.from, channels);
 }
 
-// Returns the windows of x, between zeros such that each is inside: the sums of many taps would
-// compare every position with the ends of x, which takes longer than to copy x once. Not if the
-// zeros were more than x, or there are others between its elements.
+// Returns the windows of a copy of x with enough zeros around it to hold them all: without it, the
+// sums of many taps compare every position with the ends of x, which takes longer than the copy.
+// Where there would be more zeros than elements, or zeros between these, the windows stay as they
+// are.
 static Ref put_inside(Graph *g, const Convolution *c)
 {
 	int64_t before[RANK] = {0}, after[RANK] = {0};
@@ -89,11 +90,10 @@ static Ref put_inside(Graph *g, const Convolution *c)
 	for (int a = 0; a < c->n; a++) {
 		WindowAxis *w = &own[a];
 		*w = window_axes(c->window->attr).at[a];
-		int64_t span = (w->size - 1) * w->dilation, low = MIN(0, span) - w->before;
-		int64_t high = (w->out - 1) * w->stride + MAX(0, span) - w->before;
+		int64_t last = (w->size - 1) * w->dilation; // step, from the first one
 		int axis = 3 + a;
-		before[axis] = MAX(0, -low);
-		after[axis] = MAX(0, high + 1 - c->from.dim[axis]);
+		before[axis] = MAX(0, w->before - MIN(0, last));
+		after[axis] = zeros_after(w, MAX(0, last) + 1, c->from.dim[axis]);
 		padded.dim[axis] += before[axis] + after[axis];
 		w->before -= before[axis];
 		apart |= w->up > 1;

@@ -130,6 +130,11 @@ WindowAxis transposed_axis(const Convolution *c, int a)
 	                    .up = own.stride};
 }
 
+int64_t zeros_after(const WindowAxis *w, int64_t span, int64_t extent)
+{
+	return MAX(0, (w->out - 1) * w->stride + span - w->before - extent);
+}
+
 // Axes before c->first stay windows: of x, these are [N, G, C, out.., in.., size..].
 static Ref add_taps(Graph *g, const Val *dot, const Convolution *c)
 {

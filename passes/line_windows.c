@@ -69,8 +69,7 @@ static Ref put_image(Graph *g, Ref x, const Windows *w, const Shape *from)
 		if (a == n - 1)
 			span = ceil_div(w->step, w->channels);
 		before[1 + a] = axis->before;
-		after[1 + a] =
-		    MAX(0, (axis->out - 1) * axis->stride + span - axis->before - from->dim[3 + a]);
+		after[1 + a] = zeros_after(axis, span, from->dim[3 + a]);
 	}
 	x = put_pad(g, move_axis(g, put_reshape(g, x, flat), 1, 1 + n), before, after, 0);
 	flat = val(g, x)->shape;

@@ -58,6 +58,8 @@ Ref put_in_parts(Graph *g, const Val *v, Ref x, int64_t wanted)
 	return put_twice(g, v, x, split, first + 1, rest, n, axes);
 }
 
+enum { NEAR = 1 << 14 }; // elements that a block of threads of a GPU keeps near
+
 typedef struct Parts {
 	const Graph *from;
 	int64_t workers, wanted; // of a launch; parts of rows
@@ -71,7 +73,7 @@ typedef struct Parts {
 // memory has in pieces, such as the channels of a group, they also sum again, and map.
 static bool has_few_results(const Parts *p, const Val *v, const Shape *from)
 {
-	enum { NEAR = 1 << 14, PIECE = 4 }; // elements of a result, at most; side by side, at least
+	enum { PIECE = 4 }; // elements side by side, at least
 	int64_t results = count_of(&v->shape), count = count_of(from), rows;
 	if (results <= 1 || count < LARGE_SPACE)
 		return false;
@@ -123,13 +125,13 @@ static bool find_down(uint32_t axes, const Shape *from, Down *d)
 	return d->rows > 1;
 }
 
-// True if blocks of threads of a GPU have a few columns of a sample each, and keep these near for
-// the maps that follow.
+// True if each block of threads of a GPU takes a few columns of a sample, and its caches still hold
+// them for the maps that follow.
 static bool has_near_columns(const Down *d, int64_t owners)
 {
-	enum { NEAR = 1 << 14, PIECE = 8, PERCENT = 95 }; // elements; columns; of the owners
-	return d->columns % PIECE == 0 && d->rows * PIECE <= NEAR &&
-	       100 * d->samples * (d->columns / PIECE) >= PERCENT * owners;
+	int64_t pieces = d->columns / SHARED_COLUMNS;
+	return d->columns % SHARED_COLUMNS == 0 && d->rows * SHARED_COLUMNS <= NEAR &&
+	       100 * d->samples * pieces >= FULL_PERCENT * owners;
 }
 
 // True if so few workers have all columns that each would have many elements. Workers own rows if

@@ -307,7 +307,7 @@ bool has_loop(const Graph *);
 
 // ---- convolution.c: finds convolutions, and writes them as they are computed -----------
 
-enum { TAPS = 64, MANY_TAPS = 12 }; // of a depthwise convolution: at most, and where x is padded
+enum { TAPS = 64, MANY_TAPS = 12 }; // of a depthwise convolution: at most; from which x is padded
 typedef struct Convolution {
 	const Val *window; // of x
 	Shape from;        // of x: [N, G, C, in..]
@@ -326,6 +326,9 @@ bool is_convolution(const Graph *, const Val *dot, Convolution *);
 // Returns spatial axis a of the windows over the result that have an element of x where a window of
 // x has one of the result.
 WindowAxis transposed_axis(const Convolution *, int a);
+// Returns how many zeros after an axis of `extent` elements let its last window, of `span`
+// elements, end inside.
+int64_t zeros_after(const WindowAxis *, int64_t span, int64_t extent);
 const Graph *convolution_pass(Arena *, const Graph *);
 
 // ---- groups.c: multiplies several groups of a convolution as one -----------------------

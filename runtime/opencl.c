@@ -341,7 +341,7 @@ static int64_t opencl_largest(void *device)
 }
 
 // Intel's GPUs address 4 GB from the start of a buffer that is an argument, so their driver has
-// this as the largest block. Kernels that find addresses in memory have all of a larger one.
+// this as the largest block. Kernels that load addresses from memory can reach all of a larger one.
 static void *opencl_allocate(void *device, enum amos_sharing sharing, int64_t bytes)
 {
 	static const uint64_t any_size[] = {MEMORY_FLAGS, MEMORY_ANY_SIZE, 0};

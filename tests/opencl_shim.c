@@ -126,8 +126,9 @@ __attribute__((constructor)) static void find_functions(void)
 #define clGetDeviceInfo                          get_device_info
 #define clSVMAlloc                               svm_alloc
 #define clGetExtensionFunctionAddressForPlatform get_function
-#define F(result, function, arguments)           FIND(function)
-#define FIND(function)                           system_##function = loaded ? dlsym(loaded, #function) : NULL;
+
+#define F(result, function, arguments) FIND(function)
+#define FIND(function)                 system_##function = loaded ? dlsym(loaded, #function) : NULL;
 #include "opencl.def"
 #undef clGetDeviceInfo
 #undef clSVMAlloc

@@ -73,8 +73,9 @@ typedef struct Location {
 // planned, and code is emitted, by it alone. Equal signatures and schedules, equal code.
 typedef enum Partition { // of a kernel's space among workers (P_)
 	P_rows,          // a worker has rows of the space; lanes run along the last axis
-	P_columns, // a worker has columns: a piece of one row, or lanes along an axis that is kept,
-	           // whose rows threads of a GPU share if there are fewer columns than threads
+	P_columns, // a worker has columns: a piece of one row, or lanes along an axis that is kept.
+	           // If
+	           // it has fewer columns than threads, a GPU's threads share their rows
 	P_partials, // a worker has rows, which it reduces to a row of partial results, in the
 	            // launch before. The main launch reduces these and computes what has the shape
 	            // of a row; the launch after computes the outputs of the full shape.
@@ -172,6 +173,10 @@ typedef struct Kern {
 	Location work;   // of sched->work bytes
 	bool bundled;    // in one launch with the kernel before it, and independent of it
 } Kern;
+
+// Workers whose threads share rows have at least so many columns, until so many percent of the
+// multiprocessors have one.
+enum { SHARED_COLUMNS = 8, FULL_PERCENT = 95 };
 
 // True if threads of a GPU share the rows of a worker's columns.
 static inline bool shares_columns(const Kern *kern, const Machine *machine)

@@ -129,14 +129,13 @@ static void relate_node(Reader *r, const Table *sizes, Table *symbols, const Nod
 // True if the value is an integer of this size, stored in the file.
 static bool is_integer(const Reader *r, const char *value, int64_t x)
 {
-	enum { INT64 = 7 };
 	const Named *named = find_name(r->file, value);
 	const TensorProto *t = named->tensor;
 	if (!t && named->maker && !strcmp(named->maker->op_type, "Constant") &&
 	    named->maker->n_attribute)
 		t = named->maker->attribute[0]->t;
 	Shape shape = t ? tensor_shape(r->model->path, t) : (Shape){0};
-	if (!t || t->data_type != INT64 || count_of(&shape) != 1)
+	if (!t || declared_type(t->data_type) != E_i64 || count_of(&shape) != 1)
 		return false;
 	const int64_t *data = tensor_data(r->file, r->arena, r->model->path, t, E_i64);
 	int64_t own;
